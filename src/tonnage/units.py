@@ -22,7 +22,7 @@ def parse_bytes(text: str, *, where: str = "") -> int:
     """Return a size in bytes; the unit is required.
 
     >>> parse_bytes("24 GB"), parse_bytes("22.03 GiB"), parse_bytes("23034 MiB")
-    (24000000000, 23654532383, 24152899584)
+    (24000000000, 23654532382, 24152899584)
 
     Raises InputError: no number, no unit, or a unit that is none of B, kB, MB, GB, TB, KiB, MiB, GiB, TiB.
     """
