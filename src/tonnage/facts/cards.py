@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from tonnage.errors import EndpointError, InputError, UnknownError, closest_hint
+from tonnage.errors import EndpointError, InputError, UnknownError, closest_hint, nearest
 from tonnage.facts.gpu import (
     MIG_PROFILE,
     Card,
@@ -49,10 +49,6 @@ class Index(msgspec.Struct, frozen=True):
     defaults: dict[str, str]
     instances: dict[str, tuple[str, int]]
 
-    def slugs(self) -> list[str]:
-        """Every card's slug, sorted."""
-        return sorted({slug for slugs in self.names.values() for slug in slugs})
-
 
 def plain_name(name: str) -> str:
     """Return a card's name as it is compared: case, spaces, dashes and vendor words do not count.
@@ -75,10 +71,11 @@ def index_of(cards: Iterable[Card]) -> Index:
             slugs = names.setdefault(plain_name(alias), [])
             if card.slug not in slugs:
                 slugs.append(card.slug)
-        defaults.update({plain_name(alias): card.slug for alias in card.default_for})
+        defaults.update({plain_name(alias): card.slug for alias in (card.slug, *card.default_for)})
         for rows in card.cloud.values():
             instances.update({name.lower(): (card.slug, count) for name, count in rows.items()})
-    return Index({name: tuple(slugs) for name, slugs in sorted(names.items())}, defaults, instances)
+    shared = {name: slug for name, slug in defaults.items() if len(names[name]) > 1}
+    return Index({name: tuple(slugs) for name, slugs in sorted(names.items())}, shared, instances)
 
 
 def load_card(path: Path) -> Card:
@@ -120,8 +117,18 @@ def find_card(name: str, extra: Path | None = None) -> CardChoice:
         choice = _lookup(rest.strip(), own) if counted and rest else None
         if counted and choice is not None:
             return _times(choice, int(counted), text)
-    known = [*index_of(own).slugs(), *_index().slugs(), *_index().instances]
-    raise UnknownError(f"no card is named {text!r}", hint=closest_hint(first[2] if first else text, known, _OTHERWISE))
+    raise UnknownError(f"no card is named {text!r}", hint=_closest(first[2] if first else text, own))
+
+
+def _closest(text: str, own: list[Card]) -> str:
+    """Return a hint with the slugs whose names come closest; instances only where no card's name does."""
+    index, mine = _index(), index_of(own)
+    names = {**index.names, **mine.names}
+    close = nearest(plain_name(text), names, 6)
+    slugs = list(dict.fromkeys(mine.defaults.get(name, index.defaults.get(name, names[name][0])) for name in close))
+    if not slugs:
+        return closest_hint(text, index.instances, _OTHERWISE)
+    return f"closest are {', '.join(slugs[:2])} and {slugs[2]}" if len(slugs) > 2 else f"closest: {', '.join(slugs)}"
 
 
 def _times(choice: CardChoice, count: int, text: str) -> CardChoice:

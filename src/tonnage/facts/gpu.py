@@ -218,8 +218,7 @@ def _card(fields: _CardFile, slug: str, where: str) -> Card:
         unified=fields.unified,
         display=fields.display,
         mig=tuple(
-            MigProfile(row.profile, row.compute_slices, row.max_instances, _size(row.memory, f"{where}: mig.memory"))
-            for row in fields.mig
+            MigProfile(row.profile, row.compute_slices, row.max_instances, _size(row.memory, f"{where}: mig.memory")) for row in fields.mig
         ),
         cloud=fields.cloud,
         prices=tuple(fields.prices),
