@@ -79,7 +79,10 @@ def _split(text: str, what: str, example: str, where: str) -> tuple[float, str]:
     match = _NUMBER.match(text)
     if match is None:
         raise InputError(f"{what} {text!r} is not a number", where=where, hint=f"write it like {example}")
-    return float(match[1].replace(",", "").replace("_", "")), match[2]
+    digits = match[1].replace(",", "").replace("_", "")
+    if len(digits) > 30:
+        raise InputError(f"{what} {digits[:12]}... is out of range", where=where, hint=f"write it like {example}")
+    return float(digits), match[2]
 
 
 def gib(count: int | float, digits: int = 2) -> str:

@@ -31,7 +31,7 @@ _HARMLESS = re.compile(
     r"use_mamba_kernels|hidden_act|activation|_bias_update|_loss_|dropout|group_select|num_nextn_predict_layers|mtp_|"
     r"router_dtype|_impl$|_backend$|use_cache|sep_token|rope|_theta$|expert_backend|ep_size|moe_router|"
     r"keep_router|token_dropping|act_fn|pre_norm|index_topk|router_bias|noise|score_type|moe_token_dispatcher|"
-    r"scale|clip|limit|multiplier|vision_feature|_dtype$|image|video|_id$|_token$|_tokens$|use_moe|deepspeed|mamba_act)"
+    r"renormalize|expert_group|scale|clip|limit|multiplier|vision_feature|_dtype$|image|video|_id$|_token$|_tokens$|use_moe|deepspeed|mamba_act)"
 )
 
 

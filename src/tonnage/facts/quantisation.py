@@ -67,13 +67,16 @@ class Quantisation(msgspec.Struct, frozen=True):
         return names.get(self.method, self.method)
 
     def scheme(self, module: str) -> Scheme:
-        """Return the scheme of a linear module by its full path, PLAIN where it is left alone."""
+        """Return the scheme of a linear module by its full path, PLAIN where it is left alone.
+
+        A head is quantised only where a target names it: "all linear layers" are those of the decoder to an engine.
+        """
         if not self.targets or self._ignores(module):
             return PLAIN
         general = PLAIN
         for target in self.targets:
             if not target.modules:
-                general = target.scheme
+                general = target.scheme if module != "lm_head" else PLAIN
             elif _matches(module, target.modules):
                 return target.scheme
         return general
@@ -90,7 +93,9 @@ def _matcher(patterns: tuple[str, ...]) -> tuple[frozenset[str], re.Pattern[str]
 
 
 def _regex(pattern: str) -> str:
-    return pattern[3:] if pattern.startswith("re:") else fnmatch.translate(pattern)
+    if pattern.startswith("re:"):
+        return pattern[3:]
+    return f"{fnmatch.translate(pattern)}|{fnmatch.translate(pattern + '.*')}"
 
 
 def _matches(module: str, patterns: tuple[str, ...]) -> bool:
@@ -122,6 +127,7 @@ def read_quantisation(config: Mapping[str, Any], where: str) -> Quantisation:
     where = f"{where}: quantization_config"
     if not isinstance(declared, Mapping):
         raise InputError("is not an object", where=where)
+    experts = config.get("expert_dtype")
     method = declared.get("quant_method") or ("modelopt" if declared.get("quant_algo") else "")
     if not isinstance(method, str):
         raise InputError(f"quant_method is {method!r}, not a text", where=where)
@@ -130,9 +136,17 @@ def read_quantisation(config: Mapping[str, Any], where: str) -> Quantisation:
         known = sorted(_READERS)
         raise UnknownError(f"quantisation {method!r} is not known", where=where, hint=closest_hint(method, known, f"known are {', '.join(known)}"))
     try:
-        return reader(declared, where)
+        found = reader(declared, where)
+        return _with_expert_dtype(found, experts, where) if experts else found
     except (TypeError, ValueError, AttributeError, KeyError) as error:
         raise InputError(f"cannot be read as {method} ({error})", where=where) from None
+
+
+def _with_expert_dtype(found: Quantisation, dtype: Any, where: str) -> Quantisation:
+    """Return a quantisation whose routed experts are stored in a dtype of their own (DeepSeek-V4: MXFP4 beside FP8)."""
+    if dtype not in ("fp4", "mxfp4"):
+        raise UnknownError(f"expert_dtype {dtype!r} is not known", where=where, hint="known is fp4")
+    return msgspec.structs.replace(found, targets=(*found.targets, Target(Scheme("mxfp4", 4, group=32), ("re:.*\\.experts\\..*",))))
 
 
 def _patterns(declared: Mapping[str, Any], *names: str) -> tuple[str, ...]:
@@ -140,8 +154,13 @@ def _patterns(declared: Mapping[str, Any], *names: str) -> tuple[str, ...]:
     for name in names:
         value = declared.get(name)
         if isinstance(value, list | tuple):
-            found += [str(item) for item in value]
+            found += [_plain_path(str(item)) for item in value]
     return tuple(dict.fromkeys(found))
+
+
+def _plain_path(pattern: str) -> str:
+    """Return a module path or pattern under the one name that all families' layers have here: `model.layers.N`."""
+    return pattern.replace("model.language_model.", "model.").replace("language_model.model.", "model.").replace("backbone.", "model.")
 
 
 def _read_fp8(declared: Mapping[str, Any], where: str) -> Quantisation:
@@ -199,12 +218,12 @@ def _read_compressed(declared: Mapping[str, Any], where: str) -> Quantisation:
 
 
 def _kv(scheme: Any) -> str:
-    return _KV_BITS.get(scheme.get("num_bits"), "") if isinstance(scheme, Mapping) else ""
+    return _KV_BITS.get(int(scheme.get("num_bits") or 0), "") if isinstance(scheme, Mapping) else ""
 
 
 def _compressed_target(group: Mapping[str, Any], top: str, where: str) -> Target:
     weights = group.get("weights") or {}
-    modules = tuple(str(name) for name in group.get("targets") or () if name not in ("Linear", "LinearBase", "FusedMoE"))
+    modules = tuple(_plain_path(str(name)) for name in group.get("targets") or () if name not in ("Linear", "LinearBase", "FusedMoE"))
     activations = group.get("input_activations") or {}
     static = bool(activations) and activations.get("dynamic") is False
     return Target(_compressed_scheme(weights, str(group.get("format") or top), static, where), modules)
@@ -262,7 +281,7 @@ def _modelopt_layers(layers: Mapping[str, Any], where: str) -> tuple[Target, ...
         algo = str(entry.get("quant_algo") if isinstance(entry, Mapping) else entry).upper()
         if algo not in _MODELOPT:
             raise UnknownError(f"quant_algo {algo!r} of {module} is not known", where=where, hint=f"known are {', '.join(sorted(_MODELOPT))}")
-        modules.setdefault(_MODELOPT[algo], []).append(module)
+        modules.setdefault(_MODELOPT[algo], []).append(_plain_path(module))
     return tuple(Target(scheme, tuple(names)) for scheme, names in modules.items())
 
 

@@ -84,6 +84,18 @@ class StateCache(msgspec.Struct, frozen=True):
 Cache = KVCache | LatentCache | IndexCache | CompressedCache | StateCache
 
 
+class RopeTable(msgspec.Struct, frozen=True):
+    """A rotary table an engine keeps: cosines and sines of `positions` x `width`; `bits` 0 is the served dtype.
+
+    `sections` tells multimodal tables, of which some releases keep four times the positions.
+    """
+
+    positions: int
+    width: int
+    bits: int = 0
+    sections: Literal["", "plain", "interleaved"] = ""
+
+
 class Layer(msgspec.Struct, frozen=True):
     """One decoder layer: what it caches and what it weighs. `kind` is the word a person reads in a list of layers."""
 
@@ -112,13 +124,14 @@ class ModelShape(msgspec.Struct, frozen=True):
     draft: tuple[Layer, ...] = ()
     draft_extra: tuple[Tensor, ...] = ()
     quantisation: Quantisation = Quantisation()
-    rope_tables: tuple[tuple[int, int, int], ...] = ()
+    rope_tables: tuple[RopeTable, ...] = ()
     experts: int = 0
     experts_per_token: int = 0
     expert_hidden: int = 0
     ffn_hidden: int = 0
     shared_hidden: int = 0
     embeds_only: bool = False
+    head_everywhere: bool = False
     assumed: tuple[str, ...] = ()
 
     @property

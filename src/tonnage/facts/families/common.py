@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from typing import Literal
 
 import msgspec
 
 from tonnage.errors import InputError, UnknownError
 from tonnage.facts.blocks import Tensors, attention, experts, mlp, norms
 from tonnage.facts.config import Config
-from tonnage.facts.shape import KVCache, Layer, ModelShape
+from tonnage.facts.shape import KVCache, Layer, ModelShape, RopeTable
 from tonnage.facts.tensors import Tensor, vector
 
 MAX_LAYERS = 2000
@@ -62,7 +63,7 @@ def assemble(
     vision: Tensors = (),
     draft: Iterable[Layer] = (),
     draft_extra: Tensors = (),
-    rope: tuple[tuple[int, int, int], ...] | None = None,
+    rope: tuple[RopeTable, ...] | None = None,
     moe: tuple[int, int, int, int] = (0, 0, 0, 0),
     ffn: int = 0,
     assumed: tuple[str, ...] = (),
@@ -71,7 +72,7 @@ def assemble(
     embed = (Tensor("model.embed_tokens", t.vocab, t.hidden, "vocab", "embedding", linear=False), *embedding)
     head: list[Tensor] = list(final if final is not None else norms(t.hidden, 1))
     if not t.tied:
-        head.append(Tensor("lm_head", t.vocab, t.hidden, "vocab", "lm_head"))
+        head.append(Tensor("lm_head", t.vocab, t.hidden, "vocab", "lm_head", linear=True))
     if head_bias:
         head.append(Tensor("lm_head.bias", t.vocab, 1, "vocab", "lm_head", linear=False))
     built = tuple(layers)
@@ -103,11 +104,13 @@ def assemble(
     )
 
 
-def rope_table(c: Config, positions: int, dim: int, *, name: str = "") -> tuple[int, int, int]:
-    """Return (positions, width, bits) of the rotary table an engine keeps: cosines and sines for every position.
+def rope_table(c: Config, positions: int, dim: int, *, name: str = "") -> RopeTable:
+    """Return the rotary table an engine keeps for one kind of attention.
 
-    A rotary factor below 1 narrows it; YaRN multiplies the original positions by its factor, and is kept in FP32 by some engines.
+    A rotary factor below 1 narrows it; linear and dynamic scaling multiply the positions by their factor, YaRN the
+    original positions by its factor.
     """
+    sections: Literal["", "plain", "interleaved"] = ""
     scaling = c.child("rope_scaling") or c.child("rope_parameters")
     share = c.number("partial_rotary_factor", "rotary_pct", default=1.0)
     if scaling is not None:
@@ -115,13 +118,16 @@ def rope_table(c: Config, positions: int, dim: int, *, name: str = "") -> tuple[
             scaling = scaling.child(name)
         assert scaling is not None
         share = scaling.number("partial_rotary_factor", default=share)
-        if scaling.text("rope_type", "type") in ("yarn", "deepseek_yarn", "llama3", "linear", "dynamic"):
-            original = scaling.integer("original_max_position_embeddings", default=0, low=0)
-            factor = scaling.number("factor", default=1.0)
-            if original and scaling.text("rope_type", "type") != "llama3":
-                positions = int(original * factor)
+        kind, factor = scaling.text("rope_type", "type"), scaling.number("factor", default=1.0)
+        original = scaling.integer("original_max_position_embeddings", default=0, low=0)
+        if kind in ("linear", "dynamic"):
+            positions = int(positions * factor)
+        elif kind in ("yarn", "deepseek_yarn") and original:
+            positions = int(original * factor)
+        if kind == "mrope" or scaling.has("mrope_section"):
+            sections = "interleaved" if scaling.flag("mrope_interleaved") else "plain"
     c.ignore("partial_rotary_factor")
-    return positions, int(dim * share) if 0 < share <= 1 else dim, 0
+    return RopeTable(positions, int(dim * share) if 0 < share <= 1 else dim, sections=sections)
 
 
 def interleave(kinds: Iterable[str], build: Callable[[str], Layer]) -> tuple[Layer, ...]:
@@ -162,5 +168,5 @@ def dense_or_experts(c: Config, hidden: int, *, dense: int, gated: bool = True) 
 
 
 __all__ = [
-    "KVCache", "Trunk", "assemble", "attention", "experts", "interleave", "layer_kinds", "mlp", "norms", "pattern_kinds", "rope_table", "trunk", "vector",
+    "KVCache", "RopeTable", "Trunk", "assemble", "attention", "experts", "interleave", "layer_kinds", "mlp", "norms", "pattern_kinds", "rope_table", "trunk", "vector",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from tonnage.facts.blocks import Tensors, attention, experts, full_cache, mlp, norms, window_cache
 from tonnage.facts.config import Config
 from tonnage.facts.families.common import assemble, interleave, layer_kinds, pattern_kinds, rope_table, trunk, vector
-from tonnage.facts.shape import Cache, Layer, ModelShape
+from tonnage.facts.shape import Cache, Layer, ModelShape, RopeTable
 from tonnage.facts.tensors import Tensor
 
 _KINDS = {"sliding_attention": "sliding", "full_attention": "full"}
@@ -26,7 +26,7 @@ def read_gemma3(c: Config, architecture: str, outer: Config | None = None, visio
     def build(kind: str) -> Layer:
         return Layer(kind, (caches[kind],), own)
 
-    rope = (rope_table(c, t.max_position, t.head_dim, name="full_attention"), (t.max_position, t.head_dim, 0))
+    rope = (rope_table(c, t.max_position, t.head_dim, name="full_attention"), RopeTable(t.max_position, t.head_dim))
     c.ignore("sliding_window_pattern", "_sliding_window_pattern", "query_pre_attn_scalar", "attention_bias", "rope_scaling")
     return assemble(c, architecture, t, interleave(kinds, build), vision=vision, ffn=ffn, rope=rope)
 
@@ -70,7 +70,7 @@ def read_gemma3n(c: Config, architecture: str, outer: Config | None = None, visi
         vector("model.per_layer_projection_norm", ple),
     )
     c.ignore("altup_active_idx", "altup_coef_clip", "altup_correct_scale", "activation_sparsity_pattern")
-    rope = ((t.max_position, t.head_dim, 0), (t.max_position, t.head_dim, 0))
+    rope = (RopeTable(t.max_position, t.head_dim),) * 2
     return assemble(c, architecture, t, interleave(names, build), embedding=embedding, vision=vision, ffn=ffn, rope=rope)
 
 
@@ -100,7 +100,7 @@ def read_gemma4(c: Config, architecture: str, outer: Config | None = None, visio
         return Layer(kind, () if kind.endswith("shared") else (caches[word],), own)
 
     names = [kind if index < t.layers - shared else f"{kind} shared" for index, kind in enumerate(kinds)]
-    rope = ((t.max_position, wide, 0), (t.max_position, t.head_dim, 0))
+    rope = (RopeTable(t.max_position, wide), RopeTable(t.max_position, t.head_dim))
     c.ignore("rope_parameters", "num_experts", "top_k_experts", "moe_intermediate_size", "expert_intermediate_size")
     return assemble(c, architecture, t, interleave(names, build), embedding=embedding, vision=vision, moe=moe, ffn=ffn, rope=rope)
 

@@ -101,7 +101,8 @@ def read_granite(c: Config, architecture: str, outer: Config | None = None, visi
 
     moe = (count, c.integer("num_experts_per_tok", default=0, low=0), inner, shared) if count else (0, 0, 0, 0)
     c.ignore("mamba_chunk_size", "num_experts_per_tok", "intermediate_size")
-    return assemble(c, architecture, t, interleave(kinds, build), vision=vision, moe=moe, ffn=shared)
+    rope = () if hybrid and c.text("position_embedding_type", default="nope") == "nope" else None
+    return assemble(c, architecture, t, interleave(kinds, build), vision=vision, moe=moe, ffn=shared, rope=rope)
 
 
 _NEMOTRON = {"M": "mamba2", "*": "full", "-": "mlp", "E": "moe", "mamba": "mamba2", "attention": "full", "mlp": "mlp", "moe": "moe"}
@@ -278,7 +279,7 @@ def _kda(t: Trunk, heads: int, dim: int, kernel: int, *, full_rank: bool) -> Ten
     inner, module = heads * dim, "self_attn"
     out = [
         *(Tensor(f"{module}.{name}_proj", inner, t.hidden, "column", "state") for name in "qkv"),
-        Tensor(f"{module}.conv1d", 3 * inner, kernel, "column", "state", linear=False),
+        Tensor(f"{module}.conv1d", 3 * inner, kernel, "column", "state", linear=False, bits=32),
         Tensor(f"{module}.b_proj", heads, t.hidden, "column", "state"),
         Tensor(f"{module}.f_a_proj", dim, t.hidden, "replicated", "state"),
         Tensor(f"{module}.f_b_proj", inner, dim, "column", "state"),
@@ -304,11 +305,11 @@ def _kimi_experts(c: Config, t: Trunk) -> tuple[tuple[int, int, int, int], Tenso
     tensors = tuple(tensor if tensor.cls != "router" or tensor.cols == 1 else Tensor(tensor.name, count, t.hidden, "replicated", "router", linear=False) for tensor in routed)
     if inside:
         tensors += (
-            Tensor("block_sparse_moe.latent_down_proj", inside, t.hidden, "replicated", "mlp"),
-            Tensor("block_sparse_moe.latent_up_proj", t.hidden, inside, "replicated", "mlp"),
+            Tensor("block_sparse_moe.routed_expert_down_proj", inside, t.hidden, "replicated", "mlp", linear=False),
+            Tensor("block_sparse_moe.routed_expert_up_proj", t.hidden, inside, "replicated", "mlp", linear=False),
         )
         if c.flag("latent_moe_use_norm"):
-            tensors += (vector("block_sparse_moe.latent_norm", inside),)
+            tensors += (vector("block_sparse_moe.routed_expert_norm", inside),)
     if shared:
         tensors += mlp(t.hidden, shared, module="block_sparse_moe.shared_experts")
     return (count, per_token, inner, shared), tensors

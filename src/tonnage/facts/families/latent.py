@@ -12,7 +12,7 @@ from tonnage.facts.blocks import Tensors, indexer, latent_attention, latent_cach
 from tonnage.facts.config import Config
 from tonnage.facts.families.common import Trunk, assemble, experts, interleave, mlp, norms, trunk
 from tonnage.facts.families.plain import draft_extra
-from tonnage.facts.shape import Cache, IndexCache, Layer, ModelShape
+from tonnage.facts.shape import Cache, IndexCache, Layer, ModelShape, RopeTable
 
 
 class Latent(msgspec.Struct, frozen=True):
@@ -87,7 +87,7 @@ def read(c: Config, architecture: str, outer: Config | None = None, vision: Tens
     count = c.integer("num_nextn_predict_layers", default=0, low=0)
     draft = (build(f"moe+{'full' if sparse else 'none'}"),) * count
     extra = draft_extra(t, count, norms_each=3, own_embedding=_own_embedding(c)) if count else ()
-    return assemble(c, architecture, t, interleave(kinds, build), vision=vision, draft=draft, draft_extra=extra, moe=moe, ffn=ffn, rope=((t.max_position, m.rope, 0),))
+    return assemble(c, architecture, t, interleave(kinds, build), vision=vision, draft=draft, draft_extra=extra, moe=moe, ffn=ffn, rope=(RopeTable(t.max_position, m.rope),))
 
 
 def _corrected(c: Config) -> bool:

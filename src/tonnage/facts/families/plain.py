@@ -11,7 +11,7 @@ import msgspec
 from tonnage.errors import InputError, UnknownError
 from tonnage.facts.blocks import Tensors, full_cache, window_cache
 from tonnage.facts.config import Config
-from tonnage.facts.families.common import Trunk, assemble, attention, experts, interleave, layer_kinds, mlp, norms, pattern_kinds, trunk, vector
+from tonnage.facts.families.common import Trunk, assemble, attention, experts, interleave, layer_kinds, mlp, norms, pattern_kinds, rope_table, trunk, vector
 from tonnage.facts.shape import Layer, ModelShape
 from tonnage.facts.tensors import Tensor
 
@@ -108,9 +108,12 @@ def read(c: Config, architecture: str, outer: Config | None = None, vision: Tens
     names = [f"{kind}+{'moe' if is_sparse else 'dense'}" for kind, is_sparse in zip(kinds, sparse, strict=True)]
     draft, extra = _draft(c, t, traits, build(f"full+{'moe' if sparse and sparse[-1] else 'dense'}"))
     final = (vector("model.norm", t.hidden, count=2 if traits.norm_bias else 1),)
-    return assemble(
-        c, architecture, t, interleave(names, build), final=final, head_bias=traits.head_bias, vision=vision, draft=draft, draft_extra=extra, moe=moe, ffn=ffn
+    gpt_oss = traits.gate == "router"
+    rope = (msgspec.structs.replace(rope_table(c, t.max_position, t.head_dim), bits=32),) if gpt_oss else None
+    shape = assemble(
+        c, architecture, t, interleave(names, build), final=final, head_bias=traits.head_bias, vision=vision, draft=draft, draft_extra=extra, moe=moe, ffn=ffn, rope=rope
     )
+    return msgspec.structs.replace(shape, head_everywhere=True) if gpt_oss else shape
 
 
 def _bias(c: Config, fixed: bool | None, *names: str) -> bool:

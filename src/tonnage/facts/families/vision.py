@@ -23,13 +23,17 @@ def _vectors(size: int, count: int) -> Tensors:
     return (vector("visual.vectors", size, "vision", count=count),)
 
 
-def _encoder(width: int, inter: int, depth: int, *, bias: bool = True, gated: bool = False, norm_vectors: int = 4) -> Tensors:
-    """Return `depth` transformer layers of a tower: attention and MLP split over ranks, norms on every rank."""
+def _encoder(
+    width: int, inter: int, depth: int, *, bias: bool = True, gated: bool = False, norm_vectors: int = 4, split: bool = True
+) -> Tensors:
+    """Return `depth` transformer layers of a tower: attention and MLP split over ranks (unless `split` is false), norms on every rank."""
+    column: Share = "column" if split else "replicated"
+    row: Share = "row" if split else "replicated"
     return (
-        *_matrix("attn.qkv", 3 * width, width, "column", depth, bias=bias),
-        *_matrix("attn.proj", width, width, "row", depth, bias=bias),
-        *_matrix("mlp.fc1", inter * (2 if gated else 1), width, "column", depth, bias=bias),
-        *_matrix("mlp.fc2", width, inter, "row", depth, bias=bias),
+        *_matrix("attn.qkv", 3 * width, width, column, depth, bias=bias),
+        *_matrix("attn.proj", width, width, row, depth, bias=bias),
+        *_matrix("mlp.fc1", inter * (2 if gated else 1), width, column, depth, bias=bias),
+        *_matrix("mlp.fc2", width, inter, row, depth, bias=bias),
         *_vectors(width, norm_vectors * depth),
     )
 
@@ -79,13 +83,13 @@ def gemma3(v: Config, hidden: int, outer: Config) -> Tensors:
 
 
 def gemma4(v: Config, hidden: int, outer: Config) -> Tensors:
-    """Return the tower of Gemma 4: learned 2-d positions, gated MLP, head norms, four norms a layer."""
+    """Return the tower of Gemma 4, whole on every rank: learned 2-d positions, gated MLP, head norms, four norms a layer."""
     width, depth, inter = v.integer("hidden_size"), v.integer("num_hidden_layers"), v.integer("intermediate_size")
     head_dim = v.integer("head_dim", default=max(1, width // v.integer("num_attention_heads", default=12)))
     return (
         Tensor("visual.position_embedding_table", 2 * v.integer("position_embedding_size", default=10_240), width, "replicated", "vision", linear=False),
         *_matrix("input_proj", width, 3 * v.integer("patch_size", default=16) ** 2, bias=False),
-        *_encoder(width, inter, depth, bias=False, gated=True, norm_vectors=4),
+        *_encoder(width, inter, depth, bias=False, gated=True, norm_vectors=4, split=False),
         *_vectors(head_dim, 2 * depth),
         *_matrix("embed_vision", hidden, width, bias=False),
         *(_vectors(width, 2) if v.flag("standardize") else ()),
