@@ -71,7 +71,7 @@ class Quantisation(msgspec.Struct, frozen=True):
 
         A head is quantised only where a target names it: "all linear layers" are those of the decoder to an engine.
         """
-        if not self.targets or self._ignores(module):
+        if not self.targets or self.ignores(module):
             return PLAIN
         general = PLAIN
         for target in self.targets:
@@ -81,7 +81,8 @@ class Quantisation(msgspec.Struct, frozen=True):
                 return target.scheme
         return general
 
-    def _ignores(self, module: str) -> bool:
+    def ignores(self, module: str) -> bool:
+        """Return whether the checkpoint leaves a module alone."""
         return bool(self.ignored) and _matches(module, self.ignored)
 
 
@@ -127,7 +128,7 @@ def read_quantisation(config: Mapping[str, Any], where: str) -> Quantisation:
     where = f"{where}: quantization_config"
     if not isinstance(declared, Mapping):
         raise InputError("is not an object", where=where)
-    experts = config.get("expert_dtype")
+    experts = config.get("expert_dtype") and str(declared.get("moe_quant_algo") or config["expert_dtype"]).lower()
     method = declared.get("quant_method") or ("modelopt" if declared.get("quant_algo") else "")
     if not isinstance(method, str):
         raise InputError(f"quant_method is {method!r}, not a text", where=where)
@@ -144,9 +145,11 @@ def read_quantisation(config: Mapping[str, Any], where: str) -> Quantisation:
 
 def _with_expert_dtype(found: Quantisation, dtype: Any, where: str) -> Quantisation:
     """Return a quantisation whose routed experts are stored in a dtype of their own (DeepSeek-V4: MXFP4 beside FP8)."""
-    if dtype not in ("fp4", "mxfp4"):
-        raise UnknownError(f"expert_dtype {dtype!r} is not known", where=where, hint="known is fp4")
-    return msgspec.structs.replace(found, targets=(*found.targets, Target(Scheme("mxfp4", 4, group=32), ("re:.*\\.experts\\..*",))))
+    forms = {"fp4": Scheme("mxfp4", 4, group=32), "mxfp4": Scheme("mxfp4", 4, group=32), "nvfp4": Scheme("nvfp4", 4, group=16, static=True)}
+    if dtype not in forms:
+        raise UnknownError(f"expert_dtype {dtype!r} is not known", where=where, hint=f"known are {', '.join(forms)}")
+    ignored = tuple(pattern for pattern in found.ignored if pattern == "head" or pattern.startswith("mtp"))
+    return msgspec.structs.replace(found, targets=(*found.targets, Target(forms[dtype], (r"re:.*\.experts\..*",))), ignored=ignored)
 
 
 def _patterns(declared: Mapping[str, Any], *names: str) -> tuple[str, ...]:

@@ -146,7 +146,7 @@ def checkpoint_bytes(shape: ModelShape) -> int:
 def _all_tensors(shape: ModelShape) -> Iterator[tuple[Tensor, str]]:
     yield from ((tensor, tensor.name) for tensor in (*shape.embedding, *shape.head, *shape.vision, *shape.draft_extra))
     yield from _layer_tensors(shape.layers, 0)
-    yield from _draft_tensors(shape.draft)
+    yield from _draft_tensors(shape, len(shape.draft))
 
 
 def _layer_tensors(layers: Iterable[Layer], first: int) -> Iterator[tuple[Tensor, str]]:
@@ -155,10 +155,13 @@ def _layer_tensors(layers: Iterable[Layer], first: int) -> Iterator[tuple[Tensor
             yield tensor, f"model.layers.{index}.{tensor.name}"
 
 
-def _draft_tensors(layers: Iterable[Layer]) -> Iterator[tuple[Tensor, str]]:
-    for index, layer in enumerate(layers):
+def _draft_tensors(shape: ModelShape, count: int) -> Iterator[tuple[Tensor, str]]:
+    """Yield the tensors of draft layers, which checkpoints call mtp.layers.N or number after the decoder's."""
+    own = shape.quantisation
+    for index, layer in enumerate(shape.draft[:count]):
         for tensor in layer.tensors:
-            yield tensor, f"mtp.layers.{index}.{tensor.name}"
+            numbered, named = f"model.layers.{len(shape.layers) + index}.{tensor.name}", f"mtp.layers.{index}.{tensor.name}"
+            yield tensor, numbered if own.ignores(numbered) else named
 
 
 def _stage_tensors(shape: ModelShape, parallel: Parallelism, stage: int, *, mtp: bool, vision: bool) -> Iterator[tuple[Tensor, str]]:
@@ -175,7 +178,7 @@ def _stage_tensors(shape: ModelShape, parallel: Parallelism, stage: int, *, mtp:
         yield from ((tensor, tensor.name) for tensor in shape.head)
     if last and mtp:
         yield from ((tensor, tensor.name) for tensor in shape.draft_extra if "embed" not in tensor.name and "head.head" not in tensor.name)
-        yield from _draft_tensors(shape.draft[:1])
+        yield from _draft_tensors(shape, 1)
     yield from _layer_tensors(shape.layers[start : start + counts[stage]], start)
 
 

@@ -222,7 +222,7 @@ def _draft(c: Config, t: Trunk, traits: Traits, layer: Layer) -> tuple[tuple[Lay
 def draft_extra(t: Trunk, count: int, *, norms_each: int, own_embedding: bool = False) -> Tensors:
     """Return what an MTP layer has beside a decoder layer: eh_proj, its norms, and in some checkpoints a second embedding and head."""
     extra: list[Tensor] = [
-        Tensor("mtp.eh_proj", t.hidden, 2 * t.hidden, "replicated", "draft", count=count),
+        Tensor("mtp.eh_proj", t.hidden, 2 * t.hidden, "replicated", "draft", count=count, linear=False),
         vector("mtp.norms", t.hidden, "draft", count=norms_each * count),
     ]
     if own_embedding:
