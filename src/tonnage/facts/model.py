@@ -81,10 +81,13 @@ def _read(c: Config, architecture: str) -> ModelShape:
 
 
 def _tower(c: Config, text: Config, tower: str) -> Tensors:
+    from tonnage.facts.families.vision import TOWERS
+
     vision = c.child("vision_config")
     if vision is None:
-        return ()
-    from tonnage.facts.families.vision import TOWERS
+        if tower != "gemma3n":
+            return ()
+        vision = Config({}, c.where)
 
     return TOWERS[tower](vision, text.integer("hidden_size"), c)
 

@@ -22,12 +22,14 @@ from tonnage.units import ceil_div
 
 VOCABULARY_PADDING = 64
 
+KEPT = ("lm_head", "vision_tower*", "multi_modal_projector*")
+
 ASKED: dict[str, Quantisation] = {
-    "fp8": Quantisation("fp8", (Target(Scheme("fp8-block", 8, block=(128, 128))),), ("lm_head", "mtp.eh_proj"), assumed=True),
-    "int8": Quantisation("compressed-tensors", (Target(Scheme("int8-channel", 8)),), ("lm_head",), assumed=True),
-    "int4": Quantisation("awq", (Target(Scheme("int4-awq", 4, group=128, zeros=True)),), ("lm_head",), assumed=True),
-    "nvfp4": Quantisation("modelopt", (Target(Scheme("nvfp4", 4, group=16, static=True)),), ("lm_head",), assumed=True),
-    "mxfp4": Quantisation("mxfp4", (Target(Scheme("mxfp4", 4, group=32)),), ("lm_head",), assumed=True),
+    "fp8": Quantisation("fp8", (Target(Scheme("fp8-block", 8, block=(128, 128))),), KEPT, assumed=True),
+    "int8": Quantisation("compressed-tensors", (Target(Scheme("int8-channel", 8)),), KEPT, assumed=True),
+    "int4": Quantisation("awq", (Target(Scheme("int4-awq", 4, group=128, zeros=True)),), KEPT, assumed=True),
+    "nvfp4": Quantisation("modelopt", (Target(Scheme("nvfp4", 4, group=16, static=True)),), KEPT, assumed=True),
+    "mxfp4": Quantisation("mxfp4", (Target(Scheme("mxfp4", 4, group=32)),), KEPT, assumed=True),
 }
 """Precisions one may ask for on a model that is published without them, by the rule of its kind of checkpoint."""
 
@@ -139,8 +141,12 @@ def checkpoint_bytes(shape: ModelShape) -> int:
     15.26
     """
     bits = torch_bits(shape.dtype)
-    tensors = _all_tensors(shape)
-    return sum(_stored(t, t.rows, t.cols, shape.quantisation.scheme(m) if t.linear else PLAIN, bits) * t.count * max(1, t.experts) for t, m in tensors if t.stored)
+    total = 0
+    for tensor, module in _all_tensors(shape):
+        if tensor.stored:
+            scheme = shape.quantisation.scheme(module) if tensor.linear and tensor.cls != "vision" else PLAIN
+            total += _stored(tensor, tensor.rows, tensor.cols, scheme, bits) * tensor.count * max(1, tensor.experts)
+    return total
 
 
 def _all_tensors(shape: ModelShape) -> Iterator[tuple[Tensor, str]]:

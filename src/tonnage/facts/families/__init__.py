@@ -45,7 +45,7 @@ WRAPPERS: dict[str, tuple[str, str]] = {
     "KimiK3ForConditionalGeneration": ("KimiLinearForCausalLM", "kimi"),
     "InternVLChatModel": ("", "internvl"),
     "MllamaForConditionalGeneration": ("MllamaForCausalLM", "mllama"),
-    "Glm5NextForConditionalGeneration": ("Glm5NextForCausalLM", "qwen3"),
+    "Glm5NextForConditionalGeneration": ("Glm5NextForCausalLM", "glm5"),
 }
 """Models with a tower for images: the architecture of the text model (empty: named by its own config), and the tower."""
 

@@ -104,7 +104,7 @@ def assemble(
     )
 
 
-def rope_table(c: Config, positions: int, dim: int, *, name: str = "") -> RopeTable:
+def rope_table(c: Config, positions: int, dim: int, *, name: str = "", share: float = 1.0) -> RopeTable:
     """Return the rotary table an engine keeps for one kind of attention.
 
     A rotary factor below 1 narrows it; linear and dynamic scaling multiply the positions by their factor, YaRN the
@@ -112,7 +112,7 @@ def rope_table(c: Config, positions: int, dim: int, *, name: str = "") -> RopeTa
     """
     sections: Literal["", "plain", "interleaved"] = ""
     scaling = c.child("rope_scaling") or c.child("rope_parameters")
-    share = c.number("partial_rotary_factor", "rotary_pct", default=1.0)
+    share = c.number("partial_rotary_factor", "rotary_pct", default=share)
     if scaling is not None:
         if name and scaling.child(name) is not None:
             scaling = scaling.child(name)

@@ -46,7 +46,7 @@ def read(c: Config, architecture: str, outer: Config | None = None, vision: Tens
         ratio, feed = kind.split("+")
         number = int(ratio)
         cache = CompressedCache(t.head_dim, rope, number, window, index_dim if number == 4 else 0)
-        tensors = attend + own[number] + norms(t.hidden, 2) + _hyper(t.hidden, streams) + (table_only if feed == "hash" else mixture)
+        tensors = attend + own[number] + norms(t.hidden, 2) + hyper_connections(t.hidden, streams) + (table_only if feed == "hash" else mixture)
         return Layer(f"compressed {ratio}" if number else "window", (cache,), tensors)
 
     kinds = [f"{ratio}+{'hash' if i < hashed else 'moe'}" for i, ratio in enumerate(ratios[: t.layers])]
@@ -93,7 +93,8 @@ def _indexer(hidden: int, q_rank: int, heads: int, dim: int) -> Tensors:
     )
 
 
-def _hyper(hidden: int, streams: int) -> Tensors:
+def hyper_connections(hidden: int, streams: int) -> Tensors:
+    """Return the mixing matrices of `streams` residual streams, twice a layer, in FP32."""
     mixed = (2 + streams) * streams
     return (
         Tensor("hc.fn", mixed, streams * hidden, "replicated", "norm", count=2, linear=False, bits=32),

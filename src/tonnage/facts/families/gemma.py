@@ -5,6 +5,8 @@ Sources: the families' config.json and parameter counts (data/models).
 
 from __future__ import annotations
 
+import msgspec
+
 from tonnage.facts.blocks import Tensors, attention, experts, full_cache, mlp, norms, window_cache
 from tonnage.facts.config import Config
 from tonnage.facts.families.common import assemble, interleave, layer_kinds, pattern_kinds, rope_table, trunk, vector
@@ -96,13 +98,19 @@ def read_gemma4(c: Config, architecture: str, outer: Config | None = None, visio
     def build(kind: str) -> Layer:
         word = kind.split()[0]
         width = ffn * 2 if double and kind.endswith("shared") else ffn
-        own = mixers[word] + norms(t.hidden, 4) + mlp(t.hidden, width) + mixture + extra + (vector("layer_scalar", 1),)
+        mixer = _reading_only(mixers[word]) if kind.endswith("shared") else mixers[word]
+        own = mixer + norms(t.hidden, 4) + mlp(t.hidden, width) + mixture + extra + (vector("layer_scalar", 1),)
         return Layer(kind, () if kind.endswith("shared") else (caches[word],), own)
 
     names = [kind if index < t.layers - shared else f"{kind} shared" for index, kind in enumerate(kinds)]
     rope = (RopeTable(t.max_position, wide), RopeTable(t.max_position, t.head_dim))
     c.ignore("rope_parameters", "num_experts", "top_k_experts", "moe_intermediate_size", "expert_intermediate_size")
     return assemble(c, architecture, t, interleave(names, build), embedding=embedding, vision=vision, moe=moe, ffn=ffn, rope=rope)
+
+
+def _reading_only(mixer: Tensors) -> Tensors:
+    """Return an attention that reads another layer's cache: the checkpoint holds its key and value projections, no engine loads them."""
+    return tuple(msgspec.structs.replace(t, loaded=False) if t.share == "kv" else t for t in mixer)
 
 
 def _gemma4_experts(c: Config, hidden: int) -> tuple[tuple[int, int, int, int], Tensors]:

@@ -6,6 +6,8 @@ Sources: the families' config.json and parameter counts (data/models).
 
 from __future__ import annotations
 
+import msgspec
+
 from tonnage.errors import InputError, UnknownError
 from tonnage.facts.blocks import (
     Tensors,
@@ -23,7 +25,7 @@ from tonnage.facts.blocks import (
     short_conv,
 )
 from tonnage.facts.config import Config
-from tonnage.facts.families.common import Trunk, assemble, interleave, layer_kinds, pattern_kinds, trunk, vector
+from tonnage.facts.families.common import Trunk, assemble, interleave, layer_kinds, pattern_kinds, rope_table, trunk, vector
 from tonnage.facts.families.latent import Latent, latent, latent_tensors
 from tonnage.facts.families.plain import draft_extra
 from tonnage.facts.shape import Cache, Layer, ModelShape, StateCache
@@ -54,7 +56,10 @@ def read_qwen_next(c: Config, architecture: str, outer: Config | None = None, vi
     draft = (build("full"),) * count
     extra = draft_extra(t, 1, norms_each=3) if count else ()
     c.ignore("mlp_only_layers", "decoder_sparse_step", "intermediate_size", "mtp_use_dedicated_embeddings", "use_sliding_window", "num_experts")
-    return assemble(c, architecture, t, interleave(kinds, build), vision=vision, draft=draft, draft_extra=extra, moe=moe, ffn=ffn)
+    rope = rope_table(c, t.max_position, t.head_dim, share=0.25)
+    if vision and not rope.sections:
+        rope = msgspec.structs.replace(rope, sections="interleaved")
+    return assemble(c, architecture, t, interleave(kinds, build), vision=vision, draft=draft, draft_extra=extra, moe=moe, ffn=ffn, rope=(rope,))
 
 
 def _qwen_feed(c: Config, t: Trunk) -> tuple[tuple[int, int, int, int], Tensors, int]:
@@ -189,7 +194,10 @@ def read_falcon(c: Config, architecture: str, outer: Config | None = None, visio
 
 
 def read_jamba(c: Config, architecture: str, outer: Config | None = None, vision: Tensors = ()) -> ModelShape:
-    """Return Jamba: Mamba1 with one attention layer in a period, experts in every second layer."""
+    """Return Jamba: Mamba1 with one attention layer in a period, experts in every second layer.
+
+    A tied head is loaded a second time: vLLM's Jamba does not tie.
+    """
     t = trunk(c, outer=outer)
     inner = c.integer("mamba_expand", default=2) * t.hidden
     states, kernel = c.integer("mamba_d_state"), c.integer("mamba_d_conv", default=4)
@@ -210,7 +218,9 @@ def read_jamba(c: Config, architecture: str, outer: Config | None = None, vision
     ]
     c.ignore("mamba_conv_bias", "mamba_proj_bias", "mamba_inner_layernorms")
     moe = (count, per_token, ffn, 0) if count > 1 else (0, 0, 0, 0)
-    return assemble(c, architecture, t, interleave(kinds, build), vision=vision, moe=moe, ffn=ffn, rope=())
+    copied = (Tensor("lm_head", t.vocab, t.hidden, "vocab", "lm_head", stored=False),) if t.tied else ()
+    final = (*norms(t.hidden, 1), *copied)
+    return assemble(c, architecture, t, interleave(kinds, build), final=final, vision=vision, moe=moe, ffn=ffn, rope=())
 
 
 def read_lfm2(c: Config, architecture: str, outer: Config | None = None, vision: Tensors = ()) -> ModelShape:
@@ -262,7 +272,7 @@ def read_kimi_linear(c: Config, architecture: str, outer: Config | None = None, 
     rank_gate = linear.flag("use_full_rank_gate")
     moe, mixture = _kimi_experts(c, t)
     ffn, first = c.integer("intermediate_size"), c.integer("first_k_dense_replace", default=0, low=0)
-    mixers = {"latent": latent_tensors(t, m, gate=c.flag("mla_use_output_gate")), "kda": _kda(t, heads, dim, kernel, full_rank=rank_gate)}
+    mixers = {"latent": latent_tensors(t, m, gate=c.flag("mla_use_output_gate")), "kda": kimi_delta(t.hidden, heads, dim, kernel, full_rank=rank_gate)}
     caches: dict[str, Cache] = {"latent": latent_cache(m.kv_rank, m.rope), "kda": StateCache("kda", kernel - 1, 3 * heads * dim, heads, dim, dim, "float32")}
     feeds = {"dense": mlp(t.hidden, ffn), "moe": mixture}
 
@@ -275,23 +285,24 @@ def read_kimi_linear(c: Config, architecture: str, outer: Config | None = None, 
     return assemble(c, architecture, t, interleave(kinds, build), vision=vision, moe=moe, ffn=ffn, rope=())
 
 
-def _kda(t: Trunk, heads: int, dim: int, kernel: int, *, full_rank: bool) -> Tensors:
+def kimi_delta(hidden: int, heads: int, dim: int, kernel: int, *, full_rank: bool) -> Tensors:
+    """Return a Kimi Delta Attention layer (arXiv 2510.26692): projections, convolutions in FP32, decays, an output gate."""
     inner, module = heads * dim, "self_attn"
     out = [
-        *(Tensor(f"{module}.{name}_proj", inner, t.hidden, "column", "state") for name in "qkv"),
+        *(Tensor(f"{module}.{name}_proj", inner, hidden, "column", "state") for name in "qkv"),
         Tensor(f"{module}.conv1d", 3 * inner, kernel, "column", "state", linear=False, bits=32),
-        Tensor(f"{module}.b_proj", heads, t.hidden, "column", "state"),
-        Tensor(f"{module}.f_a_proj", dim, t.hidden, "replicated", "state"),
+        Tensor(f"{module}.b_proj", heads, hidden, "column", "state"),
+        Tensor(f"{module}.f_a_proj", dim, hidden, "replicated", "state"),
         Tensor(f"{module}.f_b_proj", inner, dim, "column", "state"),
         vector(f"{module}.dt_bias", inner, "state", "column", bits=32),
         vector(f"{module}.A_log", heads, "state", "column", bits=32),
         vector(f"{module}.o_norm", dim),
-        Tensor(f"{module}.o_proj", t.hidden, inner, "row", "state"),
+        Tensor(f"{module}.o_proj", hidden, inner, "row", "state"),
     ]
     if full_rank:
-        out.append(Tensor(f"{module}.g_proj", inner, t.hidden, "column", "state"))
+        out.append(Tensor(f"{module}.g_proj", inner, hidden, "column", "state"))
     else:
-        out.append(Tensor(f"{module}.g_a_proj", dim, t.hidden, "replicated", "state"))
+        out.append(Tensor(f"{module}.g_a_proj", dim, hidden, "replicated", "state"))
         out.append(Tensor(f"{module}.g_b_proj", inner, dim, "column", "state"))
     return tuple(out)
 

@@ -10,7 +10,7 @@ import msgspec
 from tonnage.errors import InputError, UnknownError
 from tonnage.facts.blocks import Tensors, attention, experts, full_cache, latent_cache, mlp, norms, window_cache
 from tonnage.facts.config import Config
-from tonnage.facts.families.common import assemble, interleave, layer_kinds, trunk, vector
+from tonnage.facts.families.common import assemble, interleave, layer_kinds, pattern_kinds, trunk, vector
 from tonnage.facts.families.latent import latent, latent_tensors
 from tonnage.facts.families.plain import draft_extra
 from tonnage.facts.shape import Cache, IndexCache, KVCache, Layer, ModelShape, StateCache
@@ -225,27 +225,31 @@ def read_mllama(c: Config, architecture: str, outer: Config | None = None, visio
 
 
 def read_laguna(c: Config, architecture: str, outer: Config | None = None, vision: Tensors = ()) -> ModelShape:
-    """Return Laguna: sliding and full layers with gated heads, sigmoid-routed experts with one shared."""
+    """Return Laguna: full and sliding layers with heads of their own, gated by head; sigmoid-routed experts with one shared."""
     t = trunk(c, outer=outer)
-    kinds = layer_kinds(c, t.layers, {"sliding_attention": "sliding", "full_attention": "full"}) or ("full",) * t.layers
+    listed = layer_kinds(c, t.layers, {"sliding_attention": "sliding", "full_attention": "full"})
+    kinds = listed or tuple("full" if i % 4 == 0 else "sliding" for i in range(t.layers))
+    own_heads = c.integers("num_attention_heads_per_layer") or tuple(t.heads if kind == "full" else t.heads * 4 // 3 for kind in kinds)
+    if len(own_heads) != t.layers:
+        raise InputError(f"num_attention_heads_per_layer has {len(own_heads)} entries for {t.layers} layers", where=c.where)
     window = c.integer("sliding_window", default=0, low=0)
     inner, count, shared = c.integer("moe_intermediate_size"), c.integer("num_experts"), c.integer("shared_expert_intermediate_size", default=0, low=0)
-    ffn = c.integer("intermediate_size")
-    own = attention(t.hidden, t.heads, t.kv_heads, t.head_dim, qk_norm=t.head_dim, qkv_bias=c.flag("attention_bias"))
-    own += (Tensor("self_attn.g_proj", t.heads, t.hidden, "column", "attention"), *norms(t.hidden, 2))
+    ffn, bias = c.integer("intermediate_size"), c.flag("attention_bias")
     mixture = experts(t.hidden, inner, count, correction=True) + (mlp(t.hidden, shared, module="mlp.shared_expert") if shared else ())
     caches = {"full": full_cache(t.kv_heads, t.head_dim), "sliding": window_cache(t.kv_heads, t.head_dim, max(1, window))}
     plain = set(c.integers("mlp_only_layers", default=[0]))
     feeds = {"moe": mixture, "dense": mlp(t.hidden, ffn)}
 
     def build(kind: str) -> Layer:
-        mixer, feed = kind.split("+")
-        return Layer(mixer, (caches[mixer],), own + feeds[feed])
+        mixer, heads, feed = kind.split("+")
+        own = attention(t.hidden, int(heads), t.kv_heads, t.head_dim, qk_norm=t.head_dim, qkv_bias=bias)
+        gate = Tensor("self_attn.g_proj", int(heads), t.hidden, "column", "attention")
+        return Layer(mixer, (caches[mixer],), (*own, gate, *norms(t.hidden, 2), *feeds[feed]))
 
-    names = [f"{kind}+{'dense' if i in plain else 'moe'}" for i, kind in enumerate(kinds)]
-    c.ignore("gating", "num_attention_heads_per_layer", "moe_apply_router_weight_on_input", "swa_rope_parameters", "moe_router_logit_softcapping", "mlp_layer_types")
+    names = [f"{kind}+{heads}+{'dense' if i in plain else 'moe'}" for i, (kind, heads) in enumerate(zip(kinds, own_heads, strict=True))]
+    c.ignore("gating", "moe_apply_router_weight_on_input", "swa_rope_parameters", "moe_router_logit_softcapping", "mlp_layer_types")
     moe = (count, c.integer("num_experts_per_tok"), inner, shared)
-    assumed = () if c.has("layer_types") else ("all layers have full attention; the config does not say which slide",)
+    assumed = () if listed else ("one full-attention layer in four, sliding layers with a third more heads: the class default; the config does not say",)
     return assemble(c, architecture, t, interleave(names, build), vision=vision, moe=moe, ffn=ffn, assumed=assumed)
 
 
@@ -271,20 +275,41 @@ def read_bailing(c: Config, architecture: str, outer: Config | None = None, visi
 
 
 def read_glm5_next(c: Config, architecture: str, outer: Config | None = None, vision: Tensors = ()) -> ModelShape:
-    """Return GLM-5.3-Flash: sparse latent attention without rotary part and experts; counted as such in every layer, an upper bound."""
+    """Return GLM-5.3-Flash: Kimi Delta Attention with one sparse latent layer in four, hyper-connections, and experts."""
+    from tonnage.facts.families.deepseek_v4 import hyper_connections
+    from tonnage.facts.families.hybrid import kimi_delta
+
     t = trunk(c, outer=outer)
     m = latent(c)
     count, inner = c.integer("n_routed_experts"), c.integer("moe_intermediate_size")
     shared = inner * c.integer("n_shared_experts", default=0, low=0)
     ffn, index_dim, index_heads = c.integer("intermediate_size"), c.integer("index_head_dim"), c.integer("index_n_heads")
-    own = latent_tensors(t, m) + norms(t.hidden, 2)
-    own += (Tensor("self_attn.indexer.wq_b", index_heads * index_dim, m.q_rank, "replicated", "attention"), Tensor("self_attn.indexer.wk", index_dim, t.hidden, "replicated", "attention"))
+    listed = layer_kinds(c, t.layers, {"linear_attention": "kda", "full_attention": "latent", "deepseek_sparse_attention": "latent"})
+    kinds = listed or pattern_kinds(t.layers, 4, odd="latent", common="kda")
+    dim, kernel, streams = 128, c.integer("linear_conv_kernel_dim", default=4), c.integer("hc_mult", default=4)
+    index = (
+        Tensor("self_attn.indexer.wq_b", index_heads * index_dim, m.q_rank, "replicated", "attention"),
+        Tensor("self_attn.indexer.wk", 2 * index_dim + index_heads, t.hidden, "replicated", "attention", linear=False),
+        vector("self_attn.indexer.norm", 18 * index_dim, bits=32),
+    )
+    mixers = {"latent": latent_tensors(t, m) + index, "kda": kimi_delta(t.hidden, t.heads, dim, kernel, full_rank=False)}
+    caches: dict[str, tuple[Cache, ...]] = {
+        "latent": (latent_cache(m.kv_rank, m.rope, sparse=True), IndexCache(index_dim)),
+        "kda": (StateCache("kda", kernel - 1, 3 * t.heads * dim, t.heads, dim, dim, "float32"),),
+    }
     mixture = experts(t.hidden, inner, count, correction=True) + mlp(t.hidden, shared, module="mlp.shared_experts")
-    layer = Layer("sparse latent", (latent_cache(m.kv_rank, m.rope, sparse=True), IndexCache(index_dim)), own + mixture)
-    c.ignore("head_dim", "linear_conv_kernel_dim", "hc_mult", "index_topk", "linear_attn_config", "layer_types")
+    feeds = {"moe": mixture, "dense": mlp(t.hidden, ffn)}
+    first = c.integer("first_k_dense_replace", default=3, low=0)
+
+    def build(kind: str) -> Layer:
+        mixer, feed = kind.split("+")
+        return Layer(mixer, caches[mixer], mixers[mixer] + norms(t.hidden, 2) + hyper_connections(t.hidden, streams) + feeds[feed])
+
+    names = [f"{kind}+{'moe' if i >= first else 'dense'}" for i, kind in enumerate(kinds)]
+    c.ignore("head_dim", "index_topk", "linear_attn_config")
     moe = (count, c.integer("num_experts_per_tok"), inner, shared)
-    assumed = ("every layer caches a latent and an index; which layers are linear is not stated, so the cache is an upper bound",)
-    return assemble(c, architecture, t, (layer,) * t.layers, vision=vision, moe=moe, ffn=ffn, assumed=assumed)
+    assumed = () if listed else ("one latent layer in four, the others linear: the class default; the config does not say",)
+    return assemble(c, architecture, t, interleave(names, build), vision=vision, moe=moe, ffn=ffn, rope=(), assumed=assumed)
 
 
 def read_encoder(c: Config, architecture: str, outer: Config | None = None, vision: Tensors = ()) -> ModelShape:

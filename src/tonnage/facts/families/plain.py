@@ -12,7 +12,7 @@ from tonnage.errors import InputError, UnknownError
 from tonnage.facts.blocks import Tensors, full_cache, window_cache
 from tonnage.facts.config import Config
 from tonnage.facts.families.common import Trunk, assemble, attention, experts, interleave, layer_kinds, mlp, norms, pattern_kinds, rope_table, trunk, vector
-from tonnage.facts.shape import Layer, ModelShape
+from tonnage.facts.shape import Layer, ModelShape, RopeTable
 from tonnage.facts.tensors import Tensor
 
 
@@ -109,7 +109,9 @@ def read(c: Config, architecture: str, outer: Config | None = None, vision: Tens
     draft, extra = _draft(c, t, traits, build(f"full+{'moe' if sparse and sparse[-1] else 'dense'}"))
     final = (vector("model.norm", t.hidden, count=2 if traits.norm_bias else 1),)
     gpt_oss = traits.gate == "router"
-    rope = (msgspec.structs.replace(rope_table(c, t.max_position, t.head_dim), bits=32),) if gpt_oss else None
+    rope: tuple[RopeTable, ...] | None = (msgspec.structs.replace(rope_table(c, t.max_position, t.head_dim), bits=32),) if gpt_oss else None
+    if architecture.startswith("HunYuan"):
+        rope = ()
     shape = assemble(
         c, architecture, t, interleave(names, build), final=final, head_bias=traits.head_bias, vision=vision, draft=draft, draft_extra=extra, moe=moe, ffn=ffn, rope=rope
     )

@@ -68,6 +68,26 @@ def qwen25(v: Config, hidden: int, outer: Config) -> Tensors:
     )
 
 
+def glm5(v: Config, hidden: int, outer: Config) -> Tensors:
+    """Return the tower of GLM-5.3-Flash: ViT with head norms and a gated MLP, a downsampling convolution, a gated merger."""
+    width, depth, inter = v.integer("hidden_size"), v.integer("depth"), v.integer("intermediate_size")
+    out, merge = v.integer("out_hidden_size", default=hidden), v.integer("spatial_merge_size", default=2)
+    patch = v.integer("in_channels", default=3) * v.integer("temporal_patch_size", default=2) * v.integer("patch_size") ** 2
+    head_dim = max(1, width // v.integer("num_heads", default=16))
+    wide = 10_240
+    return (
+        *_matrix("patch_embed", width, patch),
+        *_encoder(width, inter, depth, gated=True, norm_vectors=2),
+        *_vectors(head_dim, 2 * depth),
+        *_matrix("downsample", out, width * merge**2),
+        *_matrix("merger.proj", out, out, bias=False),
+        *_matrix("merger.gate_up", 2 * wide, out, "column", bias=False),
+        *_matrix("merger.down", out, wide, "row", bias=False),
+        *_vectors(out, 2),
+        *_vectors(width, 1),
+    )
+
+
 def gemma3(v: Config, hidden: int, outer: Config) -> Tensors:
     """Return SigLIP and the projector of Gemma 3."""
     width, depth, inter, patch = v.integer("hidden_size"), v.integer("num_hidden_layers"), v.integer("intermediate_size"), v.integer("patch_size")
@@ -102,16 +122,23 @@ def gemma3n(v: Config, hidden: int, outer: Config) -> Tensors:
 
 
 def pixtral(v: Config, hidden: int, outer: Config) -> Tensors:
-    """Return Pixtral and the patch-merging projector of Mistral 3: no biases."""
+    """Return Pixtral and the patch-merging projector of Mistral 3: no biases.
+
+    Its matrices are those of vLLM's own parallel layers, so that a quantisation takes them in unless it names them.
+    """
     width, depth, inter = v.integer("hidden_size"), v.integer("num_hidden_layers"), v.integer("intermediate_size")
     merge = outer.integer("spatial_merge_size", default=2)
+    layer = "vision_tower.transformer.layers"
     return (
         *_matrix("patch_conv", width, v.integer("num_channels", default=3) * v.integer("patch_size") ** 2, bias=False),
-        *_encoder(width, inter, depth, bias=False, gated=True, norm_vectors=2),
-        *_vectors(width, 2),
+        Tensor(f"{layer}.attention.qkv_proj", 3 * width, width, "column", "vision", count=depth),
+        Tensor(f"{layer}.attention.o_proj", width, width, "row", "vision", count=depth),
+        Tensor(f"{layer}.feed_forward.gate_up_proj", 2 * inter, width, "column", "vision", count=depth),
+        Tensor(f"{layer}.feed_forward.down_proj", width, inter, "row", "vision", count=depth),
+        *_vectors(width, 2 * depth + 2),
         *_matrix("projector.patch_merger", width, width * merge**2, bias=False),
-        *_matrix("projector.linear_1", hidden, width, "column", bias=False),
-        *_matrix("projector.linear_2", hidden, hidden, "row", bias=False),
+        Tensor("multi_modal_projector.linear_1", hidden, width, "column", "vision"),
+        Tensor("multi_modal_projector.linear_2", hidden, hidden, "row", "vision"),
     )
 
 
@@ -206,6 +233,7 @@ def mllama(v: Config, hidden: int, outer: Config) -> Tensors:
 TOWERS: dict[str, Callable[[Config, int, Config], Tensors]] = {
     "qwen3": qwen3,
     "qwen25": qwen25,
+    "glm5": glm5,
     "gemma3": gemma3,
     "gemma3n": gemma3n,
     "gemma4": gemma4,
