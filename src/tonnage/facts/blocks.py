@@ -6,7 +6,7 @@ split over ranks is the engine's choice (vLLM's parallel linear layers).
 
 from __future__ import annotations
 
-from tonnage.facts.shape import KVCache, LatentCache, StateCache
+from tonnage.facts.shape import IndexCache, KVCache, LatentCache, StateCache
 from tonnage.facts.tensors import Class, Tensor, vector
 
 Tensors = tuple[Tensor, ...]
@@ -210,7 +210,7 @@ def mamba2(
     return tuple(out)
 
 
-def mamba2_state(heads: int, head_dim: int, groups: int, state: int, kernel: int, dtype: str) -> StateCache:
+def mamba2_state(heads: int, head_dim: int, groups: int, state: int, kernel: int, dtype: str, chunk: int = 256) -> StateCache:
     """Return the state of one Mamba2 layer: kernel-1 columns of x, B, C and one matrix a head.
 
     >>> cache = mamba2_state(128, 64, 1, 128, 4, "")  # Granite-4.0-h-small, BF16 state
@@ -218,7 +218,7 @@ def mamba2_state(heads: int, head_dim: int, groups: int, state: int, kernel: int
     2147840
     """
     channels = heads * head_dim + 2 * groups * state
-    return StateCache("mamba2", kernel - 1, channels, heads, head_dim, state, dtype, groups, 2 * groups * state)
+    return StateCache("mamba2", kernel - 1, channels, heads, head_dim, state, dtype, groups, 2 * groups * state, chunk)
 
 
 def mamba1(hidden: int, inner: int, state: int, kernel: int, dt_rank: int, *, module: str = "mamba") -> Tensors:
@@ -253,6 +253,15 @@ def full_cache(kv_heads: int, head_dim: int, v_dim: int = 0) -> KVCache:
 def window_cache(kv_heads: int, head_dim: int, window: int, v_dim: int = 0) -> KVCache:
     """Return the cache of a layer with a sliding window."""
     return KVCache(kv_heads, head_dim, v_dim or head_dim, "sliding", window)
+
+
+def index_cache(dim: int) -> IndexCache:
+    """Return the cache of DeepSeek's indexer: `dim` FP8 elements and an FP32 scale for each 128.
+
+    >>> index_cache(128).bytes_per_token
+    132
+    """
+    return IndexCache(dim + dim // 128 * 4)
 
 
 def latent_cache(kv_rank: int, rope: int, *, sparse: bool = False) -> LatentCache:

@@ -41,7 +41,7 @@ def read_model(config: Mapping[str, Any], *, name: str = "", where: str = "confi
             raise
         shape = _as_full_attention(config, where, architecture)
     quantisation = read_quantisation(config, where)
-    return msgspec.structs.replace(shape, name=name, quantisation=quantisation)
+    return msgspec.structs.replace(shape, name=name, architecture=architecture, quantisation=quantisation)
 
 
 def _architecture(c: Config) -> str:

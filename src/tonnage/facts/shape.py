@@ -38,9 +38,14 @@ class LatentCache(msgspec.Struct, frozen=True):
 
 
 class IndexCache(msgspec.Struct, frozen=True):
-    """Keys of a sparse-attention indexer: `dim` FP8 elements and one FP32 scale a 128 of them, per token."""
+    """Keys of a sparse-attention index, per token, in a format of their own whatever the cache's dtype.
 
-    dim: int
+    DeepSeek's indexer stores 128 FP8 elements and an FP32 scale: 132 bytes; MiniMax-M3 128 BF16 elements: 256 bytes, in
+    blocks of 128 tokens (`block`; 0 leaves the choice to the engine).
+    """
+
+    bytes_per_token: int
+    block: int = 0
 
 
 class CompressedCache(msgspec.Struct, frozen=True):
@@ -57,10 +62,11 @@ class StateCache(msgspec.Struct, frozen=True):
     """Fixed state of one recurrent layer, per sequence: convolution columns and a recurrent matrix.
 
     `conv_columns x conv_channels` elements in the model's dtype and `heads x rows x cols` in `state_dtype`
-    ("" is the model's dtype). `groups` is the count of B and C groups of Mamba2, which ranks replicate where they do not divide.
+    ("" is the model's dtype). `groups` is the count of B and C groups of Mamba2, which ranks replicate where they do not divide;
+    `chunk` its scan's chunk, to which some releases align cached states. "flashkda" is KDA as Kimi-K3 runs it.
     """
 
-    kind: Literal["gdn", "kda", "mamba2", "mamba1", "short_conv", "linear"]
+    kind: Literal["gdn", "kda", "flashkda", "mamba2", "mamba1", "short_conv", "linear"]
     conv_columns: int
     conv_channels: int
     heads: int = 0
@@ -69,6 +75,7 @@ class StateCache(msgspec.Struct, frozen=True):
     state_dtype: str = ""
     groups: int = 0
     group_channels: int = 0
+    chunk: int = 0
 
     @property
     def conv_elements(self) -> int:

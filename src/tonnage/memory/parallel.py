@@ -1,30 +1,11 @@
-"""How a replica is spread over cards: tensor, pipeline, expert and decode-context parallelism."""
+"""How the layers of a replica are dealt over pipeline stages."""
 
 from __future__ import annotations
 
-import msgspec
-
 from tonnage.errors import InputError
+from tonnage.settings import Parallelism
 
-
-class Parallelism(msgspec.Struct, frozen=True):
-    """Sizes of the groups of one replica; `cards` of them hold it. `expert` spreads whole experts over tp x dp ranks."""
-
-    tp: int = 1
-    pp: int = 1
-    dp: int = 1
-    dcp: int = 1
-    expert: bool = False
-
-    @property
-    def cards(self) -> int:
-        """Cards of one replica, data-parallel ranks included."""
-        return self.tp * self.pp * self.dp
-
-    @property
-    def ep(self) -> int:
-        """Ranks that share the experts; 1 where every rank holds a slice of each."""
-        return self.tp * self.dp if self.expert else 1
+__all__ = ["Parallelism", "stages"]
 
 
 def stages(layers: int, pp: int) -> tuple[int, ...]:

@@ -99,7 +99,7 @@ def read_granite(c: Config, architecture: str, outer: Config | None = None, visi
     caches: dict[str, Cache] = {"full": full_cache(t.kv_heads, t.head_dim)}
     if hybrid:
         mixers["mamba2"] = mamba2(t.hidden, heads, width, groups, states, kernel, bias=bias, conv_bias=conv_bias)
-        caches["mamba2"] = mamba2_state(heads, width, groups, states, kernel, c.text("mamba_ssm_dtype", "mamba_ssm_cache_dtype"))
+        caches["mamba2"] = mamba2_state(heads, width, groups, states, kernel, c.text("mamba_ssm_dtype", "mamba_ssm_cache_dtype"), c.integer("mamba_chunk_size", default=256))
 
     def build(kind: str) -> Layer:
         return Layer(kind, (caches[kind],), mixers[kind] + norms(t.hidden, 2) + feed)
@@ -135,7 +135,7 @@ def read_nemotron(c: Config, architecture: str, outer: Config | None = None, vis
         "moe": mixture,
     }
     caches: dict[str, tuple[Cache, ...]] = {
-        "mamba2": (mamba2_state(heads, width, groups, states, kernel, c.text("mamba_ssm_cache_dtype", "mamba_ssm_dtype")),),
+        "mamba2": (mamba2_state(heads, width, groups, states, kernel, c.text("mamba_ssm_cache_dtype", "mamba_ssm_dtype", default="float32"), c.integer("chunk_size", "mamba_chunk_size", default=128)),),
         "full": (full_cache(t.kv_heads, t.head_dim),),
     }
 
@@ -187,7 +187,7 @@ def read_falcon(c: Config, architecture: str, outer: Config | None = None, visio
     own = attention(t.hidden, t.heads, t.kv_heads, t.head_dim, qkv_bias=c.flag("attention_bias"))
     own += mamba2(t.hidden, heads, width, groups, states, kernel, norm=c.flag("mamba_rms_norm", default=True), bias=c.flag("mamba_proj_bias"))
     own += norms(t.hidden, 2) + mlp(t.hidden, ffn, module="feed_forward")
-    cache = mamba2_state(heads, width, groups, states, kernel, c.text("mamba_ssm_cache_dtype", "mamba_ssm_dtype"))
+    cache = mamba2_state(heads, width, groups, states, kernel, c.text("mamba_ssm_cache_dtype", "mamba_ssm_dtype"), c.integer("mamba_chunk_size", default=256))
     layer = Layer("full and mamba2", (full_cache(t.kv_heads, t.head_dim), cache), own)
     c.ignore("mamba_expand", "mamba_chunk_size", "mamba_conv_bias", "mamba_norm_before_gate", "mamba_use_mlp", "mamba_d_head", "num_experts")
     return assemble(c, architecture, t, (layer,) * t.layers, vision=vision, ffn=ffn)
@@ -273,7 +273,7 @@ def read_kimi_linear(c: Config, architecture: str, outer: Config | None = None, 
     moe, mixture = _kimi_experts(c, t)
     ffn, first = c.integer("intermediate_size"), c.integer("first_k_dense_replace", default=0, low=0)
     mixers = {"latent": latent_tensors(t, m, gate=c.flag("mla_use_output_gate")), "kda": kimi_delta(t.hidden, heads, dim, kernel, full_rank=rank_gate)}
-    caches: dict[str, Cache] = {"latent": latent_cache(m.kv_rank, m.rope), "kda": StateCache("kda", kernel - 1, 3 * heads * dim, heads, dim, dim, "float32")}
+    caches: dict[str, Cache] = {"latent": latent_cache(m.kv_rank, m.rope), "kda": StateCache("flashkda" if rank_gate else "kda", kernel - 1, 3 * heads * dim, heads, dim, dim, "float32")}
     feeds = {"dense": mlp(t.hidden, ffn), "moe": mixture}
 
     def build(kind: str) -> Layer:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import msgspec
 
 from tonnage.errors import InputError
-from tonnage.facts.blocks import Tensors, indexer, latent_attention, latent_cache
+from tonnage.facts.blocks import Tensors, index_cache, indexer, latent_attention, latent_cache
 from tonnage.facts.config import Config
 from tonnage.facts.families.common import Trunk, assemble, experts, interleave, mlp, norms, trunk
 from tonnage.facts.families.plain import draft_extra
-from tonnage.facts.shape import Cache, IndexCache, Layer, ModelShape, RopeTable
+from tonnage.facts.shape import Cache, Layer, ModelShape, RopeTable
 
 
 class Latent(msgspec.Struct, frozen=True):
@@ -74,7 +74,7 @@ def read(c: Config, architecture: str, outer: Config | None = None, vision: Tens
         caches: tuple[Cache, ...] = (latent_cache(m.kv_rank, m.rope, sparse=sparse),)
         own = latent_tensors(t, m) + norms(t.hidden, 2)
         if indexed == "full":
-            caches += (IndexCache(c.integer("index_head_dim")),)
+            caches += (index_cache(c.integer("index_head_dim")),)
             own += index
         return Layer("sparse latent" if sparse else "latent", caches, own + (mixture if feed == "moe" else dense))
 

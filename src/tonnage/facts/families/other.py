@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from tonnage.errors import InputError, UnknownError
-from tonnage.facts.blocks import Tensors, attention, experts, full_cache, latent_cache, mlp, norms, window_cache
+from tonnage.facts.blocks import Tensors, attention, experts, full_cache, index_cache, latent_cache, mlp, norms, window_cache
 from tonnage.facts.config import Config
 from tonnage.facts.families.common import assemble, interleave, layer_kinds, pattern_kinds, trunk, vector
 from tonnage.facts.families.latent import latent, latent_tensors
@@ -201,7 +201,7 @@ def read_minimax_m3(c: Config, architecture: str, outer: Config | None = None, v
     def build(kind: str) -> Layer:
         mixer, feed = kind.split("+")
         caches: tuple[Cache, ...] = (full_cache(t.kv_heads, t.head_dim),)
-        return Layer(mixer, (*caches, IndexCache(index_dim)) if mixer == "sparse" else caches, own + (index if mixer == "sparse" else ()) + feeds[feed])
+        return Layer(mixer, (*caches, IndexCache(2 * index_dim, 128)) if mixer == "sparse" else caches, own + (index if mixer == "sparse" else ()) + feeds[feed])
 
     names = [f"{'sparse' if i < len(flags) and flags[i] else 'full'}+{'moe' if freq[i] else 'dense'}" for i in range(t.layers)]
     c.ignore("first_k_dense_replace", "qk_norm_type", "num_mtp_modules", "n_shared_experts", "moe_intermediate_size")
@@ -294,8 +294,8 @@ def read_glm5_next(c: Config, architecture: str, outer: Config | None = None, vi
     )
     mixers = {"latent": latent_tensors(t, m) + index, "kda": kimi_delta(t.hidden, t.heads, dim, kernel, full_rank=False)}
     caches: dict[str, tuple[Cache, ...]] = {
-        "latent": (latent_cache(m.kv_rank, m.rope, sparse=True), IndexCache(index_dim)),
-        "kda": (StateCache("kda", kernel - 1, 3 * t.heads * dim, t.heads, dim, dim, "float32"),),
+        "latent": (latent_cache(m.kv_rank, m.rope, sparse=True), index_cache(index_dim)),
+        "kda": (StateCache("flashkda", kernel - 1, 3 * t.heads * dim, t.heads, dim, dim, "float32"),),
     }
     mixture = experts(t.hidden, inner, count, correction=True) + mlp(t.hidden, shared, module="mlp.shared_experts")
     feeds = {"moe": mixture, "dense": mlp(t.hidden, ffn)}

@@ -82,7 +82,7 @@ TRAITS: dict[str, Traits] = {
     "Glm4MoeForCausalLM": Traits(moe="n_routed_experts", qk_norm="config-head", correction=True, o_bias=False, draft="deepseek"),
     "HunYuanMoEV1ForCausalLM": Traits(moe="num_experts", qk_norm="config-head", tied=True),
     "HYV3ForCausalLM": Traits(moe="num_experts", qk_norm="head", correction=True, draft="shared"),
-    "GptOssForCausalLM": Traits(moe="num_local_experts", gate="router"),
+    "GptOssForCausalLM": Traits(moe="num_local_experts", gate="router", window="pattern", every=2),
 }
 
 
@@ -95,7 +95,7 @@ def read(c: Config, architecture: str, outer: Config | None = None, vision: Tens
     t = trunk(c, tied=traits.tied, outer=outer)
     kinds = _window_kinds(c, t, traits)
     sparse = _expert_layers(c, t, traits)
-    window = c.integer("sliding_window", default=0, low=0)
+    window = c.integer("sliding_window", default=0, low=0) + (architecture == "Cohere2ForCausalLM")
     moe, ffn, moe_tensors = _experts(c, t, traits) if traits.moe else ((0, 0, 0, 0), _width(c, t), ())
     own = _attention(c, t, traits)
     dense = mlp(t.hidden, ffn, gated=traits.gated, bias=_bias(c, traits.mlp_bias, "mlp_bias", "use_bias")) if not all(sparse) else ()
