@@ -24,7 +24,7 @@ READERS: dict[str, tuple[str, str]] = {
     "MiniMaxM3ForCausalLM": ("other", "read_minimax_m3"),
     "MllamaForCausalLM": ("other", "read_mllama"),
     "LagunaForCausalLM": ("other", "read_laguna"),
-    "BailingHybridForCausalLM": ("other", "read_bailing"),
+    **dict.fromkeys(("BailingHybridForCausalLM", "BailingMoeV3ForCausalLM"), ("other", "read_bailing")),
     "Glm5NextForCausalLM": ("other", "read_glm5_next"),
     "DeepseekV4ForCausalLM": ("deepseek_v4", "read"),
     **dict.fromkeys(("XLMRobertaModel", "XLMRobertaForSequenceClassification", "BertModel"), ("other", "read_encoder")),

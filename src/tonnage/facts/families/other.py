@@ -254,24 +254,47 @@ def read_laguna(c: Config, architecture: str, outer: Config | None = None, visio
 
 
 def read_bailing(c: Config, architecture: str, outer: Config | None = None, vision: Tensors = ()) -> ModelShape:
-    """Return Ling 3: latent attention and experts; its linear-attention layers are not stated by the known config, so an upper bound."""
+    """Return Ling 3: Kimi Delta Attention at full rank with one gated latent layer in six, experts, one draft layer.
+
+    A layer_group_size of 6 and head-wise gates reproduce the published parameter count to the last one.
+    """
     t = trunk(c, outer=outer)
     m = latent(c)
-    count, inner = c.integer("num_local_experts", "num_experts", "n_routed_experts"), c.integer("moe_intermediate_size")
-    shared = inner * c.integer("n_shared_experts", "num_shared_experts", default=0, low=0)
+    count, inner = c.integer("num_experts", "num_local_experts", "n_routed_experts"), c.integer("moe_intermediate_size")
+    shared = c.integer("moe_shared_expert_intermediate_size", default=inner) * c.integer("num_shared_experts", "n_shared_experts", default=0, low=0)
     ffn, first = c.integer("intermediate_size"), c.integer("first_k_dense_replace", default=0, low=0)
-    own = latent_tensors(t, m) + norms(t.hidden, 2)
-    mixture = experts(t.hidden, inner, count, correction=True) + (mlp(t.hidden, shared, module="mlp.shared_experts") if shared else ())
+    every, kernel, dim = c.integer("layer_group_size", default=6), c.integer("short_conv_kernel_size", default=4), t.head_dim
+    inner_width = t.heads * dim
+    delta = (
+        Tensor("self_attn.qkv_proj", 3 * inner_width, t.hidden, "column", "state"),
+        Tensor("self_attn.b_proj", t.heads, t.hidden, "column", "state"),
+        Tensor("self_attn.f_proj", inner_width, t.hidden, "column", "state"),
+        Tensor("self_attn.g_proj", inner_width, t.hidden, "column", "state"),
+        Tensor("self_attn.conv1d", 3 * inner_width, kernel, "column", "state", linear=False, bits=32),
+        vector("self_attn.dt_bias", inner_width, "state", "column", bits=32),
+        vector("self_attn.A_log", t.heads, "state", "column", bits=32),
+        vector("self_attn.o_norm", dim),
+        Tensor("self_attn.o_proj", t.hidden, inner_width, "row", "state"),
+    )
+    mixers = {"latent": (*latent_tensors(t, m), Tensor("self_attn.gate", t.heads, t.hidden, "column", "attention")), "kda": delta}
+    caches: dict[str, Cache] = {"latent": latent_cache(m.kv_rank, m.rope), "kda": StateCache("kda", kernel - 1, 3 * inner_width, t.heads, dim, dim, "float32")}
+    mixture = experts(t.hidden, inner, count, correction=True, router_bits=32) + (mlp(t.hidden, shared, module="mlp.shared_experts") if shared else ())
     feeds = {"moe": mixture, "dense": mlp(t.hidden, ffn)}
-    cache = latent_cache(m.kv_rank, m.rope)
 
     def build(kind: str) -> Layer:
-        return Layer("latent", (cache,), own + feeds[kind])
+        mixer, feed = kind.split("+")
+        return Layer(mixer, (caches[mixer],), mixers[mixer] + norms(t.hidden, 2) + feeds[feed])
 
-    c.ignore("head_dim")
+    kinds = pattern_kinds(t.layers, every, odd="latent", common="kda")
+    names = [f"{kind}+{'moe' if i >= first else 'dense'}" for i, kind in enumerate(kinds)]
+    drafts = c.integer("num_nextn_predict_layers", default=1, low=0)
+    c.ignore("head_dim", "no_kda_lora", "num_local_experts", "moe_layer_freq", "linear_attn_norm", "group_norm_size")
     moe = (count, c.integer("num_experts_per_tok"), inner, shared)
-    assumed = ("every layer caches a latent; which layers are linear is not stated, so the cache is an upper bound",)
-    return assemble(c, architecture, t, interleave(["moe" if i >= first else "dense" for i in range(t.layers)], build), vision=vision, moe=moe, ffn=ffn, assumed=assumed)
+    assumed = () if c.has("layer_group_size") else ("one latent layer in six: it gives the published parameter count; the config does not say",)
+    return assemble(
+        c, architecture, t, interleave(names, build), vision=vision, moe=moe, ffn=ffn, assumed=assumed,
+        draft=(build("latent+moe"),) * drafts, draft_extra=draft_extra(t, drafts, norms_each=3) if drafts else (),
+    )  # fmt: skip
 
 
 def read_glm5_next(c: Config, architecture: str, outer: Config | None = None, vision: Tensors = ()) -> ModelShape:
