@@ -1,0 +1,123 @@
+"""What an engine refuses to start with, in our words, and the nearest legal value.
+
+Sources: vLLM's checks in ModelConfig, its parallel linear layers, FP8 block quantisation and attention selector; the
+refused rows of its own allocator output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from tonnage.facts.shape import IndexCache, LatentCache, ModelShape, StateCache
+from tonnage.memory.allocator import Allocation
+from tonnage.settings import EngineSettings
+from tonnage.units import GIB
+
+SPARSE_CAPABILITIES = ((9, 0), (10, 0), (10, 3))
+MARLIN_TILE = 128
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why the engine would not start, and what would be legal. `id` is stable, for lint and diagnosis."""
+
+    id: str
+    reason: str
+    remedy: str = ""
+
+
+def refusals(shape: ModelShape, settings: EngineSettings, capability: tuple[int, int] | None) -> tuple[Refusal, ...]:
+    """Return everything about shapes, parallelism and card that the engine refuses, whatever the memory."""
+    return (*_parallel(shape, settings), *_blocks(shape, settings, capability), *_attention(shape, settings, capability), *_lengths(shape, settings))
+
+
+def legal_tp(shape: ModelShape, largest: int = 64) -> list[int]:
+    """Return the tensor-parallel sizes that divide the heads (and the state groups, unless there is one).
+
+    >>> from tonnage.facts.catalog import find_model
+    >>> legal_tp(find_model("qwen3.5-27b").shape, 16)
+    [1, 2, 3, 4, 6, 8, 12]
+    """
+    groups = {cache.groups for cache in shape.caches if isinstance(cache, StateCache) and cache.groups > 1}
+    heads = {cache.heads for cache in shape.caches if isinstance(cache, StateCache) and cache.heads > 1}
+    return [n for n in range(1, largest + 1) if shape.heads % n == 0 and all(g % n == 0 for g in groups) and all(h % n == 0 for h in heads)]
+
+
+def _nearest(tp: int, legal: list[int]) -> str:
+    best = sorted(legal, key=lambda n: abs(n - tp))[:2]
+    return f"use {' or '.join(str(n) for n in sorted(best))}"
+
+
+def _parallel(shape: ModelShape, settings: EngineSettings) -> Iterator[Refusal]:
+    tp, dcp = settings.parallel.tp, settings.parallel.dcp
+    if shape.heads % tp:
+        yield Refusal("heads-not-divisible", f"{shape.heads} attention heads do not divide by tensor-parallel-size {tp}", _nearest(tp, legal_tp(shape)))
+        return
+    groups = {cache.groups for cache in shape.caches if isinstance(cache, StateCache) and cache.groups > 1 and cache.groups % tp}
+    if groups:
+        yield Refusal("state-groups-not-divisible", f"{max(groups)} state groups do not divide by tensor-parallel-size {tp}", _nearest(tp, legal_tp(shape)))
+    if dcp > 1 and tp % dcp:
+        yield Refusal("dcp-not-divisible", f"decode-context-parallel-size {dcp} does not divide tensor-parallel-size {tp}", f"use a divisor of {tp}")
+    if dcp > 1 and shape.latent is False and shape.kv_heads * dcp > tp:
+        yield Refusal("dcp-above-copies", f"decode-context-parallel-size {dcp} needs {dcp} copies of each KV head; tensor-parallel-size {tp} makes {max(1, tp // shape.kv_heads)}", "lower it")
+
+
+def _blocks(shape: ModelShape, settings: EngineSettings, capability: tuple[int, int] | None) -> Iterator[Refusal]:
+    blocks = {target.scheme.block for target in shape.quantisation.targets if target.scheme.form == "fp8-block"}
+    if not blocks:
+        return
+    side = max(blocks)[0]
+    for width in sorted({t.rows for layer in set(shape.layers) for t in layer.tensors if t.experts and t.share == "column" and t.linear}):
+        own = width if settings.parallel.expert else width // settings.parallel.tp
+        if own % side and own % 32:
+            yield Refusal("quantisation-block", f"an expert's width of {own} on a rank does not divide by the FP8 scale block of {side}", "lower tensor-parallel-size, or use expert parallelism")
+        elif capability is not None and capability < (8, 9) and own % MARLIN_TILE:
+            yield Refusal(
+                "fp8-experts-before-8.9",
+                f"compute capability {capability[0]}.{capability[1]} runs FP8 experts by Marlin, which needs a width divisible by {MARLIN_TILE}; it is {own} on a rank",
+                "lower tensor-parallel-size, or use a card with FP8",
+            )
+
+
+def _attention(shape: ModelShape, settings: EngineSettings, capability: tuple[int, int] | None) -> Iterator[Refusal]:
+    sparse = any(isinstance(cache, LatentCache) and cache.sparse for cache in shape.caches)
+    sparse = sparse or any(isinstance(cache, IndexCache) and cache.bytes_per_token == 132 for cache in shape.caches)
+    if sparse and capability is not None and capability not in SPARSE_CAPABILITIES:
+        yield Refusal("no-attention-backend", f"sparse latent attention has no backend on compute capability {capability[0]}.{capability[1]}", "use Hopper or Blackwell data-centre cards")
+    elif sparse and settings.kv_cache_dtype == "auto" and shape.quantisation.kv == "fp8":
+        yield Refusal("no-attention-backend", "the checkpoint asks for an fp8_e4m3 cache, which sparse latent attention has no backend for", "ask for --kv-cache-dtype fp8 or bfloat16")
+
+
+def _lengths(shape: ModelShape, settings: EngineSettings) -> Iterator[Refusal]:
+    asked = settings.max_model_len
+    if asked is not None and asked > shape.max_position:
+        yield Refusal("longer-than-the-model", f"max-model-len {asked:,} is more than the model's {shape.max_position:,}", f"use at most {shape.max_position}")
+
+
+def does_not_hold_one(allocation: Allocation, pool_bytes: int) -> Refusal | None:
+    """Return the refusal of a pool that cannot hold one request of max_model_len, with the longest length that fits."""
+    longest = allocation.settings.max_model_len or 1
+    spare = 1 if allocation.rules.null_block_reserved else 0
+    needed = allocation.sequence_blocks(longest)
+    if not allocation.groups or needed <= allocation.num_blocks - spare:
+        return None
+    fits = longest_that_fits(allocation)
+    have = max(0, pool_bytes) / GIB
+    reason = f"one request of max-model-len {longest:,} needs {needed * allocation.bytes_per_block / GIB:.2f} GiB of cache; the pool has {have:.2f}"
+    return Refusal("max-len-above-pool", reason, f"use --max-model-len {fits}" if fits else "nothing fits: use a larger or a second card")
+
+
+def longest_that_fits(allocation: Allocation) -> int:
+    """Return the longest sequence the pool holds, as auto-fit finds it; 0 where not even one token fits."""
+    spare = 1 if allocation.rules.null_block_reserved else 0
+    low, high = 0, allocation.settings.max_model_len or 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        if allocation.sequence_blocks(middle) <= allocation.num_blocks - spare:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
