@@ -5,6 +5,8 @@ Fields carry vLLM's names where they are vLLM's. None leaves the choice to the e
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 
@@ -38,11 +40,13 @@ class LoRA(msgspec.Struct, frozen=True):
 class EngineSettings(msgspec.Struct, frozen=True):
     """The settings of one replica. Lengths in tokens, utilization as a share of the card's memory.
 
+    `device` "cpu" is vLLM's CPU build, whose blocks and limits are its own.
     `num_speculative_tokens` above 0 turns on multi-token prediction with the model's own draft layers.
     """
 
     engine: str = "vllm"
     release: tuple[int, int] = (0, 33)
+    device: Literal["gpu", "cpu"] = "gpu"
     parallel: Parallelism = Parallelism()
     weights: str = "checkpoint"
     kv_cache_dtype: str = "auto"

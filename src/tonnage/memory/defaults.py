@@ -44,7 +44,8 @@ def resolved(settings: EngineSettings, shape: ModelShape, host: Host, rules: Eng
 
     Raises InputError: a limit that is zero or negative, or max_model_len beyond the model's.
     """
-    sequences, batch = batch_limits(host, rules)
+    world = settings.parallel.tp * settings.parallel.pp
+    sequences, batch = batch_limits(host, rules) if settings.device == "gpu" else (128 * world, 2048 * world)
     floor = rules.multimodal_batch_floor.get(architecture or shape.architecture, 0)
     if settings.max_num_batched_tokens is None:
         batch = max(batch, floor)

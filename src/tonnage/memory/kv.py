@@ -27,6 +27,10 @@ class ContextCost(msgspec.Struct, frozen=True):
     conv_bytes: int = 0
     strided: tuple[tuple[int, int], ...] = ()
 
+    def growth(self, tokens: int) -> int:
+        """Return what one more token costs a sequence of so many: windows that are full no longer grow."""
+        return self.per_token + sum(size for window, size in self.windows if window >= tokens)
+
     def sequence_bytes(self, tokens: int, *, state: bool = True) -> int:
         """Return the bytes of a sequence of so many tokens."""
         windowed = sum(min(tokens, window) * size for window, size in self.windows)

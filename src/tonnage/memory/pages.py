@@ -24,6 +24,7 @@ Kind = Literal["full", "sliding", "chunked", "latent", "index", "state", "entrie
 SPARSE_LATENT_FP8 = 656  # 512 FP8 values, 16 B of scales, 128 B of BF16 rotary part
 COMPRESSED_FP8_EXTRA = 8  # scales of a compressed entry beside 448 FP8 values and 128 B of BF16 rotary part
 COMPRESSED_ALIGNMENT = 576
+CPU_BLOCK = 128  # vLLM's CPU build, and the latent kernels of hybrids
 
 _BITS = {
     "fp8": 8, "fp8_e4m3": 8, "fp8_e5m2": 8, "fp8_inc": 8, "fp8_ds_mla": 8, "int8_per_token_head": 8, "fp8_per_token_head": 8,
@@ -135,6 +136,8 @@ def kernel_block(shape: ModelShape, p: PageRules) -> int:
     """Return the block size the attention backend chooses: 16, or what latent, sparse or very wide heads ask for."""
     if p.settings.block_size:
         return p.settings.block_size
+    if p.settings.device == "cpu":
+        return CPU_BLOCK
     caches = shape.caches
     own = max((cache.block for cache in caches if isinstance(cache, IndexCache)), default=0)
     if own:
@@ -160,7 +163,7 @@ def prefix_mode(shape: ModelShape, settings: EngineSettings, rules: EngineRules)
 def state_alignment(shape: ModelShape, p: PageRules) -> int:
     """Return what the attention block of a hybrid must be a multiple of."""
     latent = any(isinstance(cache, LatentCache) for cache in shape.caches)
-    align = p.settings.block_size or (128 if latent else 16)
+    align = p.settings.block_size or (CPU_BLOCK if p.settings.device == "cpu" or latent else 16)
     for cache in shape.caches:
         if isinstance(cache, StateCache):
             if p.mode == "align":

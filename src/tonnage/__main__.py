@@ -1,0 +1,5 @@
+"""`python -m tonnage`."""
+
+from tonnage.cli import main
+
+main()

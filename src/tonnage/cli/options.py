@@ -1,0 +1,87 @@
+"""What an option's text becomes: tokens, shares, engines, paths; each says what is wrong in a sentence."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tonnage.errors import InputError
+from tonnage.units import parse_share, parse_tokens
+
+
+class Tokens(click.ParamType[int]):
+    """A count of tokens: 24000, 24k (24,000) or 24Ki (24,576)."""
+
+    name = "tokens"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the count."""
+        if isinstance(value, int):
+            return value
+        return parse_tokens(str(value), where=_option(param))
+
+
+class Share(click.ParamType[float]):
+    """A share: 0.7 or 70%."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the share, 0..1."""
+        if isinstance(value, float):
+            return value
+        return parse_share(str(value), where=_option(param))
+
+
+class Count(click.ParamType[int]):
+    """A whole number of at least `least`."""
+
+    name = "number"
+
+    def __init__(self, least: int = 1, most: int = 10_000_000) -> None:
+        self.least, self.most = least, most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number."""
+        if isinstance(value, int):
+            return value
+        number = parse_tokens(str(value), where=_option(param)) if not str(value).lstrip().startswith("-") else -1
+        if not self.least <= number <= self.most:
+            raise InputError(f"{value!r} is not between {self.least} and {self.most:,}", where=_option(param))
+        return number
+
+
+def _option(param: click.Parameter | None) -> str:
+    return param.opts[0] if param and param.opts else ""
+
+
+def terminal_width() -> int:
+    """Return the columns of the terminal, 80 where there is none."""
+    return max(40, shutil.get_terminal_size((80, 24)).columns)
+
+
+def in_colour() -> bool:
+    """Return whether to paint: a terminal, and nobody asked for none."""
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def write_beside(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all: beside it, then renamed.
+
+    Raises InputError: the folder is missing or closed to us.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_bytes(data)
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise InputError(f"cannot be written ({error.strerror or error})", where=str(path)) from None
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,1 @@
+"""Any result -> terminal, or the value that is encoded as JSON."""
