@@ -123,13 +123,25 @@ def read_json(path: Path) -> Any:
     try:
         if path.stat().st_size > LARGEST_CONFIG_BYTES:
             raise InputError("is larger than any config.json", where=where)
-        return msgspec.json.decode(path.read_bytes())
+        return _decoded(path.read_bytes())
     except FileNotFoundError:
         raise InputError("there is no such file", where=where, hint="give a folder with a config.json, or a name that `tonnage models` lists") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot be read ({error})", where=where) from None
-    except (msgspec.DecodeError, RecursionError) as error:
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror or error})", where=where) from None
+    except (ValueError, RecursionError) as error:
         raise InputError(f"is not whole JSON ({error})", where=where, hint="was the file cut in half?") from None
+
+
+def _decoded(data: bytes) -> Any:
+    """Return a JSON value; published configs may hold Infinity and NaN, which JSON proper does not know."""
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        if b"Infinity" not in data and b"NaN" not in data:
+            raise
+    import json
+
+    return json.loads(data)
 
 
 def _from_path(path: Path, assume_full: bool) -> Model:
