@@ -54,6 +54,4 @@ def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
 def closest_hint(name: str, known: Iterable[str], otherwise: str) -> str:
     """Return a hint that names the closest known names, or `otherwise` where nothing is close."""
     close = nearest(name, known)
-    return f"closest are {', '.join(close[:-1])} and {close[-1]}" if len(close) > 1 else (
-        f"closest is {close[0]}" if close else otherwise
-    )
+    return f"closest are {', '.join(close[:-1])} and {close[-1]}" if len(close) > 1 else (f"closest is {close[0]}" if close else otherwise)

@@ -21,7 +21,16 @@ from tonnage.memory.weights import ExpertPadding, WeightRules, rank_weights, ser
 from tonnage.settings import EngineSettings, Parallelism
 
 A100 = (8, 0)
-IGNORED = {"trust_remote_code", "enforce_eager", "seed", "skip_tokenizer_init", "disable_log_stats", "load_format", "model", "limit_mm_per_prompt"}
+IGNORED = {
+    "trust_remote_code",
+    "enforce_eager",
+    "seed",
+    "skip_tokenizer_init",
+    "disable_log_stats",
+    "load_format",
+    "model",
+    "limit_mm_per_prompt",
+}
 
 
 class Prediction(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -57,14 +66,16 @@ def _predict(name: str, inputs: Mapping[str, Any], load: Callable[[str], ModelSh
     capability = (int(major), int(minor))
     settings, dtype = settings_of(inputs.get("args", {}), release)
     dtype = dtype or served_dtype(shape)
-    refused = refusals(shape, settings, capability)
+    refused = refusals(shape, settings, capability, rules)
     if refused:
         return Prediction(name, refused=True, reason=refused[0].reason)
     gpu = str(inputs.get("gpu_name", "A100" if capability == A100 else ""))
     settings = resolved(settings, shape, Host(int(inputs["gpu_bytes"]), capability, gpu), rules)
     pool = int(inputs["available_kv_bytes"])
     made = allocate(shape, settings, rules, capability, pool, dtype=dtype)
-    held = rank_weights(shape, settings.parallel, dtype=dtype, vision=not settings.language_model_only, rules=_weight_rules(rules, capability))
+    held = rank_weights(
+        shape, settings.parallel, dtype=dtype, vision=not settings.language_model_only, rules=_weight_rules(rules, capability)
+    )
     too_long = does_not_hold_one(made, pool)
     return Prediction(
         name, refused=too_long is not None, reason=too_long.reason if too_long else "", num_gpu_blocks=made.num_blocks, bytes_per_block=made.bytes_per_block,
@@ -94,7 +105,9 @@ def settings_of(args: Mapping[str, Any], release: tuple[int, int]) -> tuple[Engi
     unknown = sorted(set(known) - IGNORED)
     if unknown:
         raise InputError(f"engine argument {unknown[0]!r} is not known")
-    settings = EngineSettings(release=release, parallel=parallel, num_speculative_tokens=int((drafted or {}).get("num_speculative_tokens", 0)), **fields)
+    settings = EngineSettings(
+        release=release, parallel=parallel, num_speculative_tokens=int((drafted or {}).get("num_speculative_tokens", 0)), **fields
+    )
     return settings, "" if dtype == "auto" else {"half": "float16", "float": "float32"}.get(dtype, dtype)
 
 

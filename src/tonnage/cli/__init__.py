@@ -31,7 +31,9 @@ class Commands(click.Group):
         """Return a command, or fail with the closest name."""
         module = COMMANDS.get(cmd_name)
         if module is None:
-            raise click.UsageError(f"no command is named {cmd_name!r}\n  hint: {closest_hint(cmd_name, COMMANDS, 'tonnage --help lists them')}")
+            raise click.UsageError(
+                f"no command is named {cmd_name!r}\n  hint: {closest_hint(cmd_name, COMMANDS, 'tonnage --help lists them')}"
+            )
         command: click.Command = importlib.import_module(module).command
         return command
 
@@ -41,7 +43,7 @@ class Commands(click.Group):
         words = list(given) if given is not None else sys.argv[1:]
         standalone = kwargs.pop("standalone_mode", True)
         try:
-            code = super().main(*args, standalone_mode=False, **kwargs)
+            code: Any = super().main(*args, **{**kwargs, "standalone_mode": False})
         except TonnageError as error:
             code = _fail(error.problem, error.hint, error.where, error.exit_code, as_json="--json" in words)
         except click.UsageError as error:

@@ -61,7 +61,9 @@ def allocator(file: Path, configs: Path | None, predictions: Path | None, worst:
         path = configs / f"{name}.json" if configs is not None else None
         return find_model(str(path) if path is not None and path.exists() else name.replace("--", "/", 1)).shape
 
-    lines, tables, differing = [], {}, []
+    lines: list[bytes] = []
+    tables: dict[str, Score] = {}
+    differing: list[dict[str, Any]] = []
     for row in _rows(file):
         made = predict(row, load)
         lines.append(msgspec.json.encode(made))
@@ -74,11 +76,21 @@ def allocator(file: Path, configs: Path | None, predictions: Path | None, worst:
         scores = [tables.setdefault(key, Score()) for key in keys]
         differs = [compare(made, answers, score) for score in scores][0]
         if differs:
-            differing.append({"id": made.id, "model": inputs.get("model"), "engine": inputs.get("engine"), "capability": inputs.get("capability"), "differs": differs})
+            differing.append(
+                {
+                    "id": made.id,
+                    "model": inputs.get("model"),
+                    "engine": inputs.get("engine"),
+                    "capability": inputs.get("capability"),
+                    "differs": differs,
+                }
+            )
     if predictions is not None:
         write_beside(predictions, b"\n".join(lines) + b"\n")
     if as_json:
-        click.echo(msgspec.json.encode({"schema": "tonnage.backtest/1", "rows": len(lines), "scores": tables, "differing": differing}).decode())
+        click.echo(
+            msgspec.json.encode({"schema": "tonnage.backtest/1", "rows": len(lines), "scores": tables, "differing": differing}).decode()
+        )
         return 0
     _table(len(lines), tables, differing, worst)
     return 0

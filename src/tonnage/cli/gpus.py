@@ -11,7 +11,7 @@ import msgspec
 @click.command("gpus")
 @click.argument("name", required=False)
 @click.option("--vendor", help="Only this vendor.")
-@click.option("--min-memory", "least", metavar="SIZE", help="Only cards with at least this much memory: \"40 GiB\".")
+@click.option("--min-memory", "least", metavar="SIZE", help='Only cards with at least this much memory: "40 GiB".')
 @click.option("--facts", type=click.Path(path_type=Path), help="Folder with your own records of cards.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(name: str | None, vendor: str | None, least: str | None, facts: Path | None, as_json: bool) -> int:
@@ -28,7 +28,11 @@ def command(name: str | None, vendor: str | None, least: str | None, facts: Path
     if name:
         choice = find_card(name, facts)
         if as_json:
-            click.echo(msgspec.json.encode({"schema": "tonnage.gpu/1", "count": choice.count, "note": choice.note, **msgspec.to_builtins(choice.card)}).decode())
+            click.echo(
+                msgspec.json.encode(
+                    {"schema": "tonnage.gpu/1", "count": choice.count, "note": choice.note, **msgspec.to_builtins(choice.card)}
+                ).decode()
+            )
             return 0
         card = choice.card
         click.echo(f"{card.name}  ({card.slug}, {card.vendor} {card.arch})" + (f"  x {choice.count}" if choice.count else ""))

@@ -102,13 +102,25 @@ def _show(value: dict[str, Any]) -> None:
         ("parameters", f"{value['params_total']:,}" + (f", active {value['params_active']:,}" if value["experts"] else "")),
         ("weights", f"{value['weights']}, {size(value['weight_bytes'])}"),
         ("layers", layers + (f", {value['draft_layers']} draft" if value["draft_layers"] else "")),
-        ("heads", f"{value['heads']} x {value['head_dim']}, {value['kv_heads']} KV; hidden {value['hidden_size']:,}; vocabulary {value['vocab_size']:,}"),
+        (
+            "heads",
+            f"{value['heads']} x {value['head_dim']}, {value['kv_heads']} KV; hidden {value['hidden_size']:,}; vocabulary {value['vocab_size']:,}",
+        ),
         ("context", f"up to {value['max_position']:,} tokens"),
         ("cache a token", f"{size(value['kv_bytes_per_token'])} (FP8 {size(value['kv_bytes_per_token_fp8'])})"),
-        *[("within window", f"{size(window['bytes_per_token'])} a token, at most {window['window_tokens']:,} tokens") for window in value["windows"]],
+        *[
+            ("within window", f"{size(window['bytes_per_token'])} a token, at most {window['window_tokens']:,} tokens")
+            for window in value["windows"]
+        ],
         *([("state", f"{size(value['state_bytes_per_sequence'])} a sequence")] if value["state_bytes_per_sequence"] else []),
         *([("experts", f"{value['experts']}, {value['experts_per_token']} a token")] if value["experts"] else []),
-        *[(key.replace("_", " "), f"{fact['value']:,}  {fact['source']}" if isinstance(fact["value"], int) else f"{fact['value']}  {fact['source']}") for key, fact in value["facts"].items()],
+        *[
+            (
+                key.replace("_", " "),
+                f"{fact['value']:,}  {fact['source']}" if isinstance(fact["value"], int) else f"{fact['value']}  {fact['source']}",
+            )
+            for key, fact in value["facts"].items()
+        ],
         *[("note", text) for text in value["notes"]],
         *[("source", text) for text in value["source"]],
     ]

@@ -14,9 +14,16 @@ from tonnage.errors import InputError
 
 @click.command("plan")
 @click.argument("model")
-@click.option("--gpu", required=True, metavar="CARD", help="Card: l4, a100-80g, 8xH100, g6.xlarge, h100:3g.40gb, local, or custom:\"48 GiB\",864GB/s,8.9.")
+@click.option(
+    "--gpu",
+    required=True,
+    metavar="CARD",
+    help='Card: l4, a100-80g, 8xH100, g6.xlarge, h100:3g.40gb, local, or custom:"48 GiB",864GB/s,8.9.',
+)
 @click.option("--users", type=Count(), required=True, help="Users at once, at peak.")
-@click.option("--context", type=Tokens(), required=True, help="Tokens of one sequence, prompt and answer, at its p95: 24k is 24,000, 24Ki 24,576.")
+@click.option(
+    "--context", type=Tokens(), required=True, help="Tokens of one sequence, prompt and answer, at its p95: 24k is 24,000, 24Ki 24,576."
+)
 @click.option("--count", type=Count(1, 4096), help="Cards of one replica; --tp follows it unless given.")
 @click.option("--tp", type=Count(1, 1024), help="Tensor-parallel size.")
 @click.option("--pp", type=Count(1, 1024), default=1, show_default=True, help="Pipeline-parallel size.")
@@ -108,7 +115,14 @@ def request_of(given: dict[str, Any]) -> Any:
         mamba_ssm_cache_dtype=_state_dtype(given["state_dtype"]), num_speculative_tokens=given["mtp"], async_scheduling=not given["no_async_scheduling"],
         enforce_eager=given["enforce_eager"], lora=_lora(given["lora"]),
     )  # fmt: skip
-    load = workload(given["users"], given["context"], output=given["output"], p99=given["p99"], shared=given["shared_prefix"], share=given["prefix_share"])
+    load = workload(
+        given["users"],
+        given["context"],
+        output=given["output"],
+        p99=given["p99"],
+        shared=given["shared_prefix"],
+        share=given["prefix_share"],
+    )
     if given["mtp"] and not model.shape.draft:
         raise InputError(f"{model.name} has no draft layers", where="--mtp", hint="leave --mtp out")
     return Request(model, choice.card, settings, load, rules_for(engine, release), overhead_constants())

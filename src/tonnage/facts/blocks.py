@@ -158,7 +158,9 @@ def norms(hidden: int, count: int) -> Tensors:
     return (vector("layernorms", hidden, count=count),)
 
 
-def gated_delta_net(hidden: int, key_heads: int, value_heads: int, key_dim: int, value_dim: int, kernel: int, *, module: str = "linear_attn") -> Tensors:
+def gated_delta_net(
+    hidden: int, key_heads: int, value_heads: int, key_dim: int, value_dim: int, kernel: int, *, module: str = "linear_attn"
+) -> Tensors:
     """Return a Gated DeltaNet layer (Qwen3-Next, Qwen3.5): projections, convolution, decays; in_proj_a/b stay unquantised."""
     keys, values = key_heads * key_dim, value_heads * value_dim
     return (
@@ -185,7 +187,17 @@ def gated_delta_state(key_heads: int, value_heads: int, key_dim: int, value_dim:
 
 
 def mamba2(
-    hidden: int, heads: int, head_dim: int, groups: int, state: int, kernel: int, *, bias: bool = False, conv_bias: bool = True, norm: bool = True, module: str = "mamba"
+    hidden: int,
+    heads: int,
+    head_dim: int,
+    groups: int,
+    state: int,
+    kernel: int,
+    *,
+    bias: bool = False,
+    conv_bias: bool = True,
+    norm: bool = True,
+    module: str = "mamba",
 ) -> Tensors:
     """Return a Mamba2 layer (arXiv 2405.21060): input projection (gate, x, B, C, dt), convolution, decays, norm, output."""
     inner, bc = heads * head_dim, groups * state

@@ -84,8 +84,14 @@ def _is_path(name: str) -> bool:
 
 def _unknown(name: str) -> UnknownError:
     close = nearest(name.split("/")[-1], [alias for alias in index() if "/" not in alias])
-    known = f"closest are {', '.join(close[:-1])} and {close[-1]}" if len(close) > 1 else (f"closest is {close[0]}" if close else "`tonnage models` lists them")
-    return UnknownError(f"no model is named {name!r}", hint=f"{known}; for a fine-tune give --like NAME, or a path to its folder or config.json")
+    known = (
+        f"closest are {', '.join(close[:-1])} and {close[-1]}"
+        if len(close) > 1
+        else (f"closest is {close[0]}" if close else "`tonnage models` lists them")
+    )
+    return UnknownError(
+        f"no model is named {name!r}", hint=f"{known}; for a fine-tune give --like NAME, or a path to its folder or config.json"
+    )
 
 
 def index() -> dict[str, str]:
@@ -106,7 +112,10 @@ def record_of(name: str) -> Path | None:
 
 def _own_record(folder: Path, name: str) -> Path | None:
     if not folder.is_dir():
-        raise InputError(f"--facts {str(folder)!r} is not a folder", hint="it holds records like those of `tonnage models NAME --json`, or config.json files by name")
+        raise InputError(
+            f"--facts {str(folder)!r} is not a folder",
+            hint="it holds records like those of `tonnage models NAME --json`, or config.json files by name",
+        )
     wanted = name.strip().lower().replace("/", "--")
     for path in sorted(folder.glob("*.json")):
         if path.stem.lower() in (wanted, wanted.split("--")[-1]) or path.stem.lower().split("--")[-1] == wanted:
@@ -125,7 +134,9 @@ def read_json(path: Path) -> Any:
             raise InputError("is larger than any config.json", where=where)
         return _decoded(path.read_bytes())
     except FileNotFoundError:
-        raise InputError("there is no such file", where=where, hint="give a folder with a config.json, or a name that `tonnage models` lists") from None
+        raise InputError(
+            "there is no such file", where=where, hint="give a folder with a config.json, or a name that `tonnage models` lists"
+        ) from None
     except OSError as error:
         raise InputError(f"cannot be read ({error.strerror or error})", where=where) from None
     except (ValueError, RecursionError) as error:
@@ -153,7 +164,9 @@ def _from_path(path: Path, assume_full: bool) -> Model:
         return _from_record(path, assume_full)
     config = _with_sibling(config, path.parent) if path.name == "config.json" else config
     shape = read_model(config, name=path.parent.name if path.name == "config.json" else path.stem, where=str(path), assume_full=assume_full)
-    return Model(shape.name, shape, "assumed" if shape.assumed else "read", (str(path),), "config text read", notes=shape.assumed, path=str(path))
+    return Model(
+        shape.name, shape, "assumed" if shape.assumed else "read", (str(path),), "config text read", notes=shape.assumed, path=str(path)
+    )
 
 
 def _with_sibling(config: Any, folder: Path) -> Any:
@@ -166,13 +179,18 @@ def _with_sibling(config: Any, folder: Path) -> Any:
 def _from_folder(folder: Path, assume_full: bool) -> Model:
     config = _with_sibling(read_json(folder / "config.json"), folder)
     shape = read_model(config, name=folder.resolve().name, where=str(folder / "config.json"), assume_full=assume_full)
-    model = Model(shape.name, shape, "assumed" if shape.assumed else "read", (str(folder),), "config text read", notes=shape.assumed, path=str(folder))
+    model = Model(
+        shape.name, shape, "assumed" if shape.assumed else "read", (str(folder),), "config text read", notes=shape.assumed, path=str(folder)
+    )
     if not any(folder.glob("*.safetensors")):
         return msgspec.structs.replace(model, notes=(*model.notes, "no safetensors in the folder: weights from the config"))
     from tonnage.facts.checkpoint import read_folder
 
     checkpoint = read_folder(folder)
-    facts = {"weight_bytes": Fact(checkpoint.bytes, "safetensors headers"), "published_elements": Fact(checkpoint.elements, "safetensors headers")}
+    facts = {
+        "weight_bytes": Fact(checkpoint.bytes, "safetensors headers"),
+        "published_elements": Fact(checkpoint.elements, "safetensors headers"),
+    }
     return msgspec.structs.replace(model, measured_bytes=dict(checkpoint.by_dtype), facts=facts, notes=(*model.notes, *checkpoint.notes))
 
 
@@ -192,7 +210,9 @@ def _from_record(path: Path, assume_full: bool) -> Model:
     name = str(record.get("id") or path.stem.replace("--", "/", 1))
     config = record.get("config", record)
     if not config:
-        raise UnknownError(f"the config of {name} was not found when the catalogue was made", where=where, hint="give a path to its config.json")
+        raise UnknownError(
+            f"the config of {name} was not found when the catalogue was made", where=where, hint="give a path to its config.json"
+        )
     shape = read_model(config, name=name, where=where, assume_full=assume_full)
     try:
         facts = msgspec.convert(record.get("facts", {}), dict[str, Fact])

@@ -42,6 +42,7 @@ class EngineRules(msgspec.Struct, frozen=True):
     wide_head_block: dict[str, int]
     latent_fp8_block: dict[str, int]
     mxfp4_expert_padding: dict[str, list[int]]
+    dropped_architectures: dict[str, str]
     kv_cache_dtypes: list[str]
 
 
@@ -55,7 +56,9 @@ def parse_engine(text: str) -> tuple[str, Release]:
     """
     name, _, release = text.strip().lower().partition(":")
     if name not in ("vllm",):
-        raise UnknownError(f"engine {name!r} is not known", hint=closest_hint(name, ["vllm"], "known is vllm, with a release like vllm:0.33"))
+        raise UnknownError(
+            f"engine {name!r} is not known", hint=closest_hint(name, ["vllm"], "known is vllm, with a release like vllm:0.33")
+        )
     if not release:
         return name, newest(name)
     parts = release.removeprefix("v").split(".")

@@ -51,7 +51,11 @@ def _architecture(c: Config) -> str:
     model_type = c.text("model_type")
     if not model_type:
         raise InputError("has neither 'architectures' nor 'model_type'", where=c.where, hint="is this a model's config.json?")
-    raise UnknownError(f"field 'architectures' is missing and model_type {model_type!r} alone is not understood", where=c.where, hint="add it, or --assume full-attention")
+    raise UnknownError(
+        f"field 'architectures' is missing and model_type {model_type!r} alone is not understood",
+        where=c.where,
+        hint="add it, or --assume full-attention",
+    )
 
 
 def _reader(architecture: str, where: str) -> Any:
@@ -61,7 +65,11 @@ def _reader(architecture: str, where: str) -> Any:
         return plain.read
     if architecture not in READERS:
         otherwise = "tonnage models --architectures lists those we know; --assume full-attention gives an upper bound"
-        raise UnknownError(f"field 'architectures' holds {architecture!r}, which we do not know", where=where, hint=closest_hint(architecture, known(), otherwise))
+        raise UnknownError(
+            f"field 'architectures' holds {architecture!r}, which we do not know",
+            where=where,
+            hint=closest_hint(architecture, known(), otherwise),
+        )
     module, function = READERS[architecture]
     return getattr(import_module(f"tonnage.facts.families.{module}"), function)
 
@@ -106,7 +114,11 @@ def _as_full_attention(config: Mapping[str, Any], where: str, architecture: str)
     ffn = c.integer("intermediate_size", "ffn_hidden_size", default=4 * t.hidden)
     width = c.integer("moe_intermediate_size", default=ffn)
     feed = experts(t.hidden, width, count) if count else mlp(t.hidden, ffn)
-    layer = Layer("assumed full", (full_cache(t.kv_heads, t.head_dim),), attention(t.hidden, t.heads, t.kv_heads, t.head_dim) + norms(t.hidden, 2) + feed)
+    layer = Layer(
+        "assumed full",
+        (full_cache(t.kv_heads, t.head_dim),),
+        attention(t.hidden, t.heads, t.kv_heads, t.head_dim) + norms(t.hidden, 2) + feed,
+    )
     quiet = Config({}, where)
     per_token = c.integer("num_experts_per_tok", "num_experts_per_token", default=count, low=0)
     note = f"{architecture} is not known: every layer is counted as full attention (--assume full-attention), an upper bound"

@@ -16,7 +16,20 @@ import msgspec
 
 from tonnage.errors import InputError, UnknownError, closest_hint
 
-Form = Literal["plain", "fp8-block", "fp8-channel", "fp8-tensor", "int8-channel", "int4-awq", "int4-gptq", "int4-packed", "int8-packed", "mxfp4", "mxfp8", "nvfp4"]
+Form = Literal[
+    "plain",
+    "fp8-block",
+    "fp8-channel",
+    "fp8-tensor",
+    "int8-channel",
+    "int4-awq",
+    "int4-gptq",
+    "int4-packed",
+    "int8-packed",
+    "mxfp4",
+    "mxfp8",
+    "nvfp4",
+]
 
 
 class Scheme(msgspec.Struct, frozen=True):
@@ -135,7 +148,9 @@ def read_quantisation(config: Mapping[str, Any], where: str) -> Quantisation:
     reader = _READERS.get(method.lower())
     if reader is None:
         known = sorted(_READERS)
-        raise UnknownError(f"quantisation {method!r} is not known", where=where, hint=closest_hint(method, known, f"known are {', '.join(known)}"))
+        raise UnknownError(
+            f"quantisation {method!r} is not known", where=where, hint=closest_hint(method, known, f"known are {', '.join(known)}")
+        )
     try:
         found = reader(declared, where)
         return _with_expert_dtype(found, experts, where) if experts else found
@@ -283,7 +298,9 @@ def _modelopt_layers(layers: Mapping[str, Any], where: str) -> tuple[Target, ...
     for module, entry in layers.items():
         algo = str(entry.get("quant_algo") if isinstance(entry, Mapping) else entry).upper()
         if algo not in _MODELOPT:
-            raise UnknownError(f"quant_algo {algo!r} of {module} is not known", where=where, hint=f"known are {', '.join(sorted(_MODELOPT))}")
+            raise UnknownError(
+                f"quant_algo {algo!r} of {module} is not known", where=where, hint=f"known are {', '.join(sorted(_MODELOPT))}"
+            )
         modules.setdefault(_MODELOPT[algo], []).append(_plain_path(module))
     return tuple(Target(scheme, tuple(names)) for scheme, names in modules.items())
 

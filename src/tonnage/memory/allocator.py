@@ -79,7 +79,9 @@ def blocks_of(page: Page, tokens: int, settings: EngineSettings, rules: EngineRu
     return ceil_div(ceil_div(tokens, settings.parallel.dcp), page.block)
 
 
-def _state_blocks(page: Page, tokens: int, settings: EngineSettings, rules: EngineRules, mode: str, capability: tuple[int, int] | None) -> int:
+def _state_blocks(
+    page: Page, tokens: int, settings: EngineSettings, rules: EngineRules, mode: str, capability: tuple[int, int] | None
+) -> int:
     drafted = settings.num_speculative_tokens
     if mode == "none":
         return 1 + drafted
@@ -90,7 +92,9 @@ def _state_blocks(page: Page, tokens: int, settings: EngineSettings, rules: Engi
     return 2 + checkpoint + drafted
 
 
-def allocate(shape: ModelShape, settings: EngineSettings, rules: EngineRules, capability: tuple[int, int] | None, pool_bytes: int, *, dtype: str = "") -> Allocation:
+def allocate(
+    shape: ModelShape, settings: EngineSettings, rules: EngineRules, capability: tuple[int, int] | None, pool_bytes: int, *, dtype: str = ""
+) -> Allocation:
     """Return how the engine cuts a pool of so many bytes on each card; settings must have their defaults filled in.
 
     With pipeline stages every rank has as many blocks as the poorest; a pool below one block has none.
@@ -107,7 +111,7 @@ def allocate(shape: ModelShape, settings: EngineSettings, rules: EngineRules, ca
         pages = [page for layer in layers for cache in layer.caches for page in page_of(cache, block, padded, p)]
         groups = grouped(pages)
         size = _block_bytes(groups, rules)
-        blocks = max(0, pool_bytes) // size if size else 0
+        blocks = max(0, pool_bytes) // size if size else 1
         if poorest is None or blocks < poorest[0]:
             poorest = (blocks, size, groups)
     assert poorest is not None

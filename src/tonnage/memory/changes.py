@@ -63,7 +63,11 @@ def _alternatives(made: MemoryPlan) -> Iterator[tuple[str, str, Request]]:
         yield f"half the context ({half:,} tokens)", f"--context {half}", msgspec.structs.replace(request, workload=shorter)
     windowed = any(isinstance(cache, KVCache) and cache.kind != "full" for cache in shape.caches)
     if windowed and (settings.max_num_batched_tokens or 0) > SMALL_BATCH:
-        yield f"a batch budget of {SMALL_BATCH:,}", f"--max-num-batched-tokens {SMALL_BATCH}", _with(request, max_num_batched_tokens=SMALL_BATCH)
+        yield (
+            f"a batch budget of {SMALL_BATCH:,}",
+            f"--max-num-batched-tokens {SMALL_BATCH}",
+            _with(request, max_num_batched_tokens=SMALL_BATCH),
+        )
     if windowed and settings.async_scheduling and request.rules.batches_in_flight == "all":
         yield "no asynchronous scheduling", "--no-async-scheduling", _with(request, async_scheduling=False)
     yield from _parallel(made)

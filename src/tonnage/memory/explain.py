@@ -22,7 +22,11 @@ def _budget(made: MemoryPlan) -> Iterator[str]:
     settings = made.settings
     yield f"requested = ceil(card {made.card_bytes:,} B x utilization {settings.gpu_memory_utilization:g}) = {made.requested_bytes:,} B"
     charged = [entry for entry in made.ledger if entry.label not in ("cache pool", "kept back")]
-    yield f"pool = requested {made.requested_bytes:,} - " + " - ".join(f"{entry.label} {entry.bytes:,}" for entry in charged) + f" = {made.pool.bytes:,} B"
+    yield (
+        f"pool = requested {made.requested_bytes:,} - "
+        + " - ".join(f"{entry.label} {entry.bytes:,}" for entry in charged)
+        + f" = {made.pool.bytes:,} B"
+    )
 
 
 def _growth(made: MemoryPlan) -> Iterator[str]:

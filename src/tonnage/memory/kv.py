@@ -38,7 +38,9 @@ class ContextCost(msgspec.Struct, frozen=True):
         return self.per_token * tokens + windowed + entries + (self.state_bytes if state else 0)
 
 
-def context_cost(shape: ModelShape, *, tp: int = 1, cache: str = "bfloat16", dtype: str = "bfloat16", state_dtype: str = "auto", mtp: bool = False) -> ContextCost:
+def context_cost(
+    shape: ModelShape, *, tp: int = 1, cache: str = "bfloat16", dtype: str = "bfloat16", state_dtype: str = "auto", mtp: bool = False
+) -> ContextCost:
     """Return the ideal cost of context on one rank, in a cache precision.
 
     `mtp` adds the draft layer's own cache.
@@ -95,5 +97,3 @@ def ideal_users(pool_bytes: int, cost: ContextCost, tokens: int, shared_tokens: 
     if pool_bytes <= once:
         return 0
     return (pool_bytes - once) // each if each > 0 else 0
-
-

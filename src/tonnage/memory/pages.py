@@ -57,7 +57,9 @@ def cache_dtype(settings: EngineSettings, shape: ModelShape, dtype: str) -> str:
         return shape.quantisation.kv or dtype
     if asked not in _BITS:
         known = ["auto", *_BITS]
-        raise UnknownError(f"a cache in {settings.kv_cache_dtype!r} is not known", hint=closest_hint(asked, known, f"known are {', '.join(known)}"))
+        raise UnknownError(
+            f"a cache in {settings.kv_cache_dtype!r} is not known", hint=closest_hint(asked, known, f"known are {', '.join(known)}")
+        )
     return asked
 
 

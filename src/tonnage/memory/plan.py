@@ -110,14 +110,16 @@ def plan(request: Request) -> MemoryPlan:
     cache = cache_dtype(settings, shape, dtype)
     model = msgspec.structs.replace(request.model, shape=shape)
     request = msgspec.structs.replace(request, model=model)
-    refused = refusals(shape, settings, card.compute_capability)
+    refused = refusals(shape, settings, card.compute_capability, rules)
     parallel = settings.parallel
     stages = range(parallel.pp) if not refused else range(1)
     ledgers = [_ledger(request, settings, dtype, stage) for stage in stages]
     lines, pool, requested = min(ledgers, key=lambda entry: entry[1].bytes)
     allocation = allocate(shape, settings, rules, card.compute_capability, pool.bytes, dtype=dtype)
     pool = msgspec.structs.replace(pool, blocks=allocation.num_blocks, tokens=allocation.printed_tokens)
-    cost = context_cost(shape, tp=parallel.tp, cache=cache, dtype=dtype, state_dtype=settings.mamba_ssm_cache_dtype, mtp=settings.num_speculative_tokens > 0)
+    cost = context_cost(
+        shape, tp=parallel.tp, cache=cache, dtype=dtype, state_dtype=settings.mamba_ssm_cache_dtype, mtp=settings.num_speculative_tokens > 0
+    )
     cost = _share_of_stage(cost, request)
     users = _users(request, settings, allocation, pool, cost)
     per_user = _per_user(allocation, cost, request.workload)
@@ -185,7 +187,9 @@ def _weights(request: Request, settings: EngineSettings, dtype: str, stage: int)
     elif confidence in ("extrapolated", "assumed"):
         spread = total // 50
     if settings.parallel.cards > 1:
-        why += f"; this rank of TP {settings.parallel.tp}" + (f", stage {stage + 1} of {settings.parallel.pp}" if settings.parallel.pp > 1 else "")
+        why += f"; this rank of TP {settings.parallel.tp}" + (
+            f", stage {stage + 1} of {settings.parallel.pp}" if settings.parallel.pp > 1 else ""
+        )
     if held.buffers > GIB // 100:
         why += f"; {size(held.buffers)} of it tables"
     return Banded(total, total - spread, total + spread, confidence, why), why
@@ -209,7 +213,12 @@ def _ledger(request: Request, settings: EngineSettings, dtype: str, stage: int) 
     terms: tuple[Term, ...] = overhead(load, constants)
     lines = [line("weights", weights, why)]
     lines += [line(term.label, term.size, term.why) for term in terms if term.charged and (term.size.best or term.size.high)]
-    requested = Banded(ceil(card.memory.best * utilization), ceil(card.memory.low * utilization), ceil(card.memory.high * utilization), card.memory.confidence)
+    requested = Banded(
+        ceil(card.memory.best * utilization),
+        ceil(card.memory.low * utilization),
+        ceil(card.memory.high * utilization),
+        card.memory.confidence,
+    )
     return lines, pool_of(requested, lines), requested.best
 
 
@@ -221,7 +230,14 @@ def _closed(lines: list[Line], pool: Pool, requested: int, request: Request, set
     if not request.rules.graphs_charged:
         why += "; CUDA graphs are captured into it, uncharged before 0.20"
     blocks = f"{pool.blocks:,} blocks" if pool.blocks else "no block fits"
-    cache = Line("cache pool", pool.bytes, pool.low_bytes, pool.high_bytes, pool.confidence, f"what is left; {blocks}; the engine prints {pool.tokens:,} tokens")
+    cache = Line(
+        "cache pool",
+        pool.bytes,
+        pool.low_bytes,
+        pool.high_bytes,
+        pool.confidence,
+        f"what is left; {blocks}; the engine prints {pool.tokens:,} tokens",
+    )
     band = card.best - card.low, card.high - card.best
     return (*lines, cache, Line("kept back", kept, kept - band[0], kept + band[1], weakest("exact", card.confidence), why))
 
@@ -230,7 +246,11 @@ def _shared_blocks(allocation: Allocation, workload: Workload, settings: EngineS
     """Return the blocks of a shared prefix that are stored once: whole blocks of groups that keep every token."""
     if not settings.enable_prefix_caching or not workload.shared_prefix_tokens:
         return 0
-    return sum(workload.shared_prefix_tokens // group.page.block for group in allocation.groups if group.page.kind in ("full", "latent", "index", "entries"))
+    return sum(
+        workload.shared_prefix_tokens // group.page.block
+        for group in allocation.groups
+        if group.page.kind in ("full", "latent", "index", "entries")
+    )
 
 
 def _shared_bytes(allocation: Allocation, workload: Workload, settings: EngineSettings) -> int:
@@ -258,7 +278,13 @@ def _users(request: Request, settings: EngineSettings, allocation: Allocation, p
 
 def _per_user(allocation: Allocation, cost: ContextCost, workload: Workload) -> PerUser:
     tokens = workload.context_tokens
-    return PerUser(tokens, cost.sequence_bytes(tokens), allocation.sequence_bytes(tokens), allocation.sequence_blocks(tokens), allocation.sequence_bytes(1))
+    return PerUser(
+        tokens,
+        cost.sequence_bytes(tokens),
+        allocation.sequence_bytes(tokens),
+        allocation.sequence_blocks(tokens),
+        allocation.sequence_bytes(1),
+    )
 
 
 def _warnings(request: Request, settings: EngineSettings, cache: str, users: Users, pool: Pool) -> tuple[str, ...]:
@@ -274,9 +300,13 @@ def _warnings(request: Request, settings: EngineSettings, cache: str, users: Use
     if cache.startswith("fp8") and settings.kv_cache_dtype != "auto":
         out.append("an FP8 cache is a change of model: run your evaluations again, above all at long context")
     if (settings.gpu_memory_utilization or 0) > 0.95:
-        out.append(f"gpu-memory-utilization {settings.gpu_memory_utilization:g} leaves no headroom for prefill spikes; 0.90 to 0.92 is usual")
+        out.append(
+            f"gpu-memory-utilization {settings.gpu_memory_utilization:g} leaves no headroom for prefill spikes; 0.90 to 0.92 is usual"
+        )
     if shape.experts:
-        out.append(f"all {shape.experts} experts are loaded: the {shape.params_active / 1e9:.1f}B active of {shape.params_total / 1e9:.1f}B parameters save compute, not memory")
+        out.append(
+            f"all {shape.experts} experts are loaded: the {shape.params_active / 1e9:.1f}B active of {shape.params_total / 1e9:.1f}B parameters save compute, not memory"
+        )
     if workload.longest > shape.max_position:
         out.append(f"a context of {workload.longest:,} tokens is beyond the model's {shape.max_position:,}")
     if card.display:
@@ -284,7 +314,9 @@ def _warnings(request: Request, settings: EngineSettings, cache: str, users: Use
     if card.unified:
         out.append(f"{card.name} shares its memory with the CPU: the operating system and page cache take part of it")
     if users.admitted >= workload.users > users.safe and pool.bytes > 0:
-        out.append(f"at the low end of the pool {users.safe} users fit, not {workload.users}: measure one start of this card before you rely on it")
+        out.append(
+            f"at the low end of the pool {users.safe} users fit, not {workload.users}: measure one start of this card before you rely on it"
+        )
     if settings.max_num_seqs and workload.users > settings.max_num_seqs:
         out.append(f"max-num-seqs {settings.max_num_seqs} is below the {workload.users} users: the rest queue")
     return tuple(out)

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from tonnage.facts.shape import IndexCache, LatentCache, ModelShape, StateCache
+from tonnage.facts.engine import EngineRules
+from tonnage.facts.shape import IndexCache, KVCache, LatentCache, ModelShape, StateCache
 from tonnage.memory.allocator import Allocation
+from tonnage.memory.pages import CACHE_ALIASES
 from tonnage.settings import EngineSettings
 from tonnage.units import GIB
 
@@ -27,9 +29,15 @@ class Refusal(msgspec.Struct, frozen=True):
     remedy: str = ""
 
 
-def refusals(shape: ModelShape, settings: EngineSettings, capability: tuple[int, int] | None) -> tuple[Refusal, ...]:
-    """Return everything about shapes, parallelism and card that the engine refuses, whatever the memory."""
-    return (*_parallel(shape, settings), *_blocks(shape, settings, capability), *_attention(shape, settings, capability), *_lengths(shape, settings))
+def refusals(shape: ModelShape, settings: EngineSettings, capability: tuple[int, int] | None, rules: EngineRules) -> tuple[Refusal, ...]:
+    """Return everything about model, parallelism and card that the engine refuses, whatever the memory."""
+    return (
+        *_support(shape, settings, rules),
+        *_parallel(shape, settings),
+        *_blocks(shape, settings, capability),
+        *_attention(shape, settings, capability),
+        *_lengths(shape, settings),
+    )
 
 
 def legal_tp(shape: ModelShape, largest: int = 64) -> list[int]:
@@ -41,7 +49,42 @@ def legal_tp(shape: ModelShape, largest: int = 64) -> list[int]:
     """
     groups = {cache.groups for cache in shape.caches if isinstance(cache, StateCache) and cache.groups > 1}
     heads = {cache.heads for cache in shape.caches if isinstance(cache, StateCache) and cache.heads > 1}
-    return [n for n in range(1, largest + 1) if shape.heads % n == 0 and all(g % n == 0 for g in groups) and all(h % n == 0 for h in heads)]
+    counts = kv_head_counts(shape)
+    return [
+        n
+        for n in range(1, largest + 1)
+        if shape.heads % n == 0
+        and all(g % n == 0 for g in groups)
+        and all(h % n == 0 for h in heads)
+        and all(_splits(k, n) for k in counts)
+    ]
+
+
+def kv_head_counts(shape: ModelShape) -> set[int]:
+    """Return the numbers of KV heads that layers of keys and values have."""
+    return {cache.kv_heads for cache in shape.caches if isinstance(cache, KVCache)}
+
+
+def _splits(kv_heads: int, tp: int) -> bool:
+    """Return whether ranks can hold whole KV heads, or whole copies of one."""
+    return kv_heads % tp == 0 or tp % kv_heads == 0
+
+
+def _support(shape: ModelShape, settings: EngineSettings, rules: EngineRules) -> Iterator[Refusal]:
+    last = rules.dropped_architectures.get(shape.architecture)
+    if last:
+        yield Refusal(
+            "architecture-dropped",
+            f"{shape.architecture} is supported up to {settings.engine} {last}",
+            f"use --engine {settings.engine}:{last}",
+        )
+    asked = settings.kv_cache_dtype.lower()
+    if asked not in rules.kv_cache_dtypes and CACHE_ALIASES.get(asked, asked) not in (*rules.kv_cache_dtypes, "bfloat16", "float16"):
+        yield Refusal(
+            "cache-dtype-unknown",
+            f"{settings.release_name} knows no cache dtype {settings.kv_cache_dtype!r}",
+            f"use one of {', '.join(rules.kv_cache_dtypes)}",
+        )
 
 
 def _nearest(tp: int, legal: list[int]) -> str:
@@ -52,15 +95,37 @@ def _nearest(tp: int, legal: list[int]) -> str:
 def _parallel(shape: ModelShape, settings: EngineSettings) -> Iterator[Refusal]:
     tp, dcp = settings.parallel.tp, settings.parallel.dcp
     if shape.heads % tp:
-        yield Refusal("heads-not-divisible", f"{shape.heads} attention heads do not divide by tensor-parallel-size {tp}", _nearest(tp, legal_tp(shape)))
+        yield Refusal(
+            "heads-not-divisible",
+            f"{shape.heads} attention heads do not divide by tensor-parallel-size {tp}",
+            _nearest(tp, legal_tp(shape)),
+        )
+        return
+    unsplit = sorted(kv for kv in kv_head_counts(shape) if not _splits(kv, tp))
+    if unsplit:
+        yield Refusal(
+            "kv-heads-not-divisible",
+            f"{unsplit[0]} KV heads neither divide by tensor-parallel-size {tp} nor it by them",
+            _nearest(tp, legal_tp(shape)),
+        )
         return
     groups = {cache.groups for cache in shape.caches if isinstance(cache, StateCache) and cache.groups > 1 and cache.groups % tp}
     if groups:
-        yield Refusal("state-groups-not-divisible", f"{max(groups)} state groups do not divide by tensor-parallel-size {tp}", _nearest(tp, legal_tp(shape)))
+        yield Refusal(
+            "state-groups-not-divisible",
+            f"{max(groups)} state groups do not divide by tensor-parallel-size {tp}",
+            _nearest(tp, legal_tp(shape)),
+        )
     if dcp > 1 and tp % dcp:
-        yield Refusal("dcp-not-divisible", f"decode-context-parallel-size {dcp} does not divide tensor-parallel-size {tp}", f"use a divisor of {tp}")
+        yield Refusal(
+            "dcp-not-divisible", f"decode-context-parallel-size {dcp} does not divide tensor-parallel-size {tp}", f"use a divisor of {tp}"
+        )
     if dcp > 1 and shape.latent is False and shape.kv_heads * dcp > tp:
-        yield Refusal("dcp-above-copies", f"decode-context-parallel-size {dcp} needs {dcp} copies of each KV head; tensor-parallel-size {tp} makes {max(1, tp // shape.kv_heads)}", "lower it")
+        yield Refusal(
+            "dcp-above-copies",
+            f"decode-context-parallel-size {dcp} needs {dcp} copies of each KV head; tensor-parallel-size {tp} makes {max(1, tp // shape.kv_heads)}",
+            "lower it",
+        )
 
 
 def _blocks(shape: ModelShape, settings: EngineSettings, capability: tuple[int, int] | None) -> Iterator[Refusal]:
@@ -71,7 +136,11 @@ def _blocks(shape: ModelShape, settings: EngineSettings, capability: tuple[int, 
     for width in sorted({t.rows for layer in set(shape.layers) for t in layer.tensors if t.experts and t.share == "column" and t.linear}):
         own = width if settings.parallel.expert else width // settings.parallel.tp
         if own % side and own % 32:
-            yield Refusal("quantisation-block", f"an expert's width of {own} on a rank does not divide by the FP8 scale block of {side}", "lower tensor-parallel-size, or use expert parallelism")
+            yield Refusal(
+                "quantisation-block",
+                f"an expert's width of {own} on a rank does not divide by the FP8 scale block of {side}",
+                "lower tensor-parallel-size, or use expert parallelism",
+            )
         elif capability is not None and capability < (8, 9) and own % MARLIN_TILE:
             yield Refusal(
                 "fp8-experts-before-8.9",
@@ -84,15 +153,27 @@ def _attention(shape: ModelShape, settings: EngineSettings, capability: tuple[in
     sparse = any(isinstance(cache, LatentCache) and cache.sparse for cache in shape.caches)
     sparse = sparse or any(isinstance(cache, IndexCache) and cache.bytes_per_token == 132 for cache in shape.caches)
     if sparse and capability is not None and capability not in SPARSE_CAPABILITIES:
-        yield Refusal("no-attention-backend", f"sparse latent attention has no backend on compute capability {capability[0]}.{capability[1]}", "use Hopper or Blackwell data-centre cards")
+        yield Refusal(
+            "no-attention-backend",
+            f"sparse latent attention has no backend on compute capability {capability[0]}.{capability[1]}",
+            "use Hopper or Blackwell data-centre cards",
+        )
     elif sparse and settings.kv_cache_dtype == "auto" and shape.quantisation.kv == "fp8":
-        yield Refusal("no-attention-backend", "the checkpoint asks for an fp8_e4m3 cache, which sparse latent attention has no backend for", "ask for --kv-cache-dtype fp8 or bfloat16")
+        yield Refusal(
+            "no-attention-backend",
+            "the checkpoint asks for an fp8_e4m3 cache, which sparse latent attention has no backend for",
+            "ask for --kv-cache-dtype fp8 or bfloat16",
+        )
 
 
 def _lengths(shape: ModelShape, settings: EngineSettings) -> Iterator[Refusal]:
     asked = settings.max_model_len
     if asked is not None and asked > shape.max_position:
-        yield Refusal("longer-than-the-model", f"max-model-len {asked:,} is more than the model's {shape.max_position:,}", f"use at most {shape.max_position}")
+        yield Refusal(
+            "longer-than-the-model",
+            f"max-model-len {asked:,} is more than the model's {shape.max_position:,}",
+            f"use at most {shape.max_position}",
+        )
 
 
 def does_not_hold_one(allocation: Allocation, pool_bytes: int) -> Refusal | None:
@@ -119,5 +200,3 @@ def longest_that_fits(allocation: Allocation) -> int:
         else:
             high = middle - 1
     return low
-
-

@@ -43,7 +43,9 @@ def reference(requested: int, weights: int, overhead: int, cost: ContextCost, to
     return max(0, (requested - weights - overhead) // per_token // tokens)
 
 
-def worked_example(decimal_card: int, shape: ModelShape, cost: ContextCost, tokens: int, *, fp8: bool, checkpoint: int, cards: int = 1) -> int:
+def worked_example(
+    decimal_card: int, shape: ModelShape, cost: ContextCost, tokens: int, *, fp8: bool, checkpoint: int, cards: int = 1
+) -> int:
     """Return the users by the worked example's arithmetic.
 
     >>> from tonnage.facts.catalog import find_model

@@ -34,7 +34,15 @@ ASKED: dict[str, Quantisation] = {
 """Precisions one may ask for on a model that is published without them, by the rule of its kind of checkpoint."""
 
 ASKED_ALIASES = {"awq": "int4", "w4a16": "int4", "gptq": "int4", "w8a8": "int8", "fp4": "nvfp4"}
-PLAIN_DTYPES = {"bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16", "float16": "float16", "half": "float16", "fp32": "float32", "float32": "float32"}
+PLAIN_DTYPES = {
+    "bf16": "bfloat16",
+    "bfloat16": "bfloat16",
+    "fp16": "float16",
+    "float16": "float16",
+    "half": "float16",
+    "fp32": "float32",
+    "float32": "float32",
+}
 
 
 class Weights(msgspec.Struct, frozen=True):
@@ -61,7 +69,10 @@ def with_precision(shape: ModelShape, asked: str) -> ModelShape:
     published = shape.quantisation
     if word in PLAIN_DTYPES:
         if published.targets:
-            raise InputError(f"the checkpoint is {published.label}; an engine does not widen it to {asked}", hint="plan its unquantised sibling, or leave --weights out")
+            raise InputError(
+                f"the checkpoint is {published.label}; an engine does not widen it to {asked}",
+                hint="plan its unquantised sibling, or leave --weights out",
+            )
         return msgspec.structs.replace(shape, dtype=PLAIN_DTYPES[word])
     if word not in ASKED:
         known = [*ASKED, *PLAIN_DTYPES, "checkpoint"]
@@ -69,14 +80,17 @@ def with_precision(shape: ModelShape, asked: str) -> ModelShape:
     if published.targets:
         if published.label.lower().startswith(word):
             return shape
-        raise InputError(f"the checkpoint is {published.label} already; it is not requantised to {asked}", hint="plan its unquantised sibling, or leave --weights out")
+        raise InputError(
+            f"the checkpoint is {published.label} already; it is not requantised to {asked}",
+            hint="plan its unquantised sibling, or leave --weights out",
+        )
     return msgspec.structs.replace(shape, quantisation=ASKED[word])
 
 
 def served_dtype(shape: ModelShape, *, bf16: bool = True) -> str:
     """Return the dtype an engine serves in: FP32 checkpoints are served in 16 bits, FP16 where the card has no BF16."""
     if shape.dtype == "float32":
-        return "bfloat16" if bf16 else "float16"
+        return "bfloat16" if bf16 and not shape.embeds_only else "float16"
     return shape.dtype if bf16 or shape.dtype != "bfloat16" else "float16"
 
 
@@ -124,7 +138,9 @@ def rank_weights(
         if not tensor.loaded:
             continue
         scheme = shape.quantisation.scheme(module) if tensor.linear else PLAIN
-        held, stored = rank_bytes(tensor, parallel, scheme, bits, padding if tensor.experts and "experts" in tensor.cls and _is_mxfp4(shape) else UNPADDED)
+        held, stored = rank_bytes(
+            tensor, parallel, scheme, bits, padding if tensor.experts and "experts" in tensor.cls and _is_mxfp4(shape) else UNPADDED
+        )
         totals[tensor.cls] = totals.get(tensor.cls, 0) + stored
         count += held
     return Weights(totals, count, _buffers(shape, parallel, stage, bits, rules.fourfold_rope))

@@ -46,16 +46,29 @@ def _verdict(made: MemoryPlan, width: int, colour: bool) -> list[str]:
         first = made.refusals[0]
         text = f"{first.reason}. {first.remedy[:1].upper()}{first.remedy[1:]}." if first.remedy else f"{first.reason}."
         return wrapped(paint("Does not start", "red", colour) + f": {text}", width + (9 if colour else 0))
-    lacking = f"The weights and the overhead leave no pool: {size(-made.pool.bytes)} too much" if made.pool.bytes <= 0 else f"{size(made.shortfall_bytes)} of cache are missing on each card"
-    return wrapped(paint("Does not fit", "red", colour) + f": {asked}. {lacking}. It admits {users.admitted} (safe {users.safe}).", width + (9 if colour else 0))
+    lacking = (
+        f"The weights and the overhead leave no pool: {size(-made.pool.bytes)} too much"
+        if made.pool.bytes <= 0
+        else f"{size(made.shortfall_bytes)} of cache are missing on each card"
+    )
+    return wrapped(
+        paint("Does not fit", "red", colour) + f": {asked}. {lacking}. It admits {users.admitted} (safe {users.safe}).",
+        width + (9 if colour else 0),
+    )
 
 
 def _what(made: MemoryPlan, width: int) -> list[str]:
     request, shape = made.request, made.request.model.shape
     assumed = " (assumed: no such checkpoint)" if shape.quantisation.assumed else ""
-    cache = {"bfloat16": "BF16", "float16": "FP16"}.get(made.cache_dtype, made.cache_dtype.upper() if made.cache_dtype.startswith("fp8") else made.cache_dtype)
+    cache = {"bfloat16": "BF16", "float16": "FP16"}.get(
+        made.cache_dtype, made.cache_dtype.upper() if made.cache_dtype.startswith("fp8") else made.cache_dtype
+    )
     parallel = made.settings.parallel
-    spread = "".join(f", {word} {count}" for word, count in (("TP", parallel.tp), ("PP", parallel.pp), ("DP", parallel.dp), ("DCP", parallel.dcp)) if count > 1)
+    spread = "".join(
+        f", {word} {count}"
+        for word, count in (("TP", parallel.tp), ("PP", parallel.pp), ("DP", parallel.dp), ("DCP", parallel.dcp))
+        if count > 1
+    )
     spread += ", expert parallel" if parallel.expert else ""
     text = f"{request.model.name}, {made.weights_label} weights{assumed}, {cache} cache{spread}, {made.settings.release_name}"
     return wrapped(text, width)
@@ -115,7 +128,9 @@ def _why_not(made: MemoryPlan, width: int) -> Iterator[str]:
     if made.request.model.shape.hybrid:
         states = [group for group in allocation.groups if group.page.kind == "state"]
         blocks = allocation.group_blocks(states[0], made.per_user.context_tokens) if states else 0
-        reasons.append(f"vLLM enlarges the attention block to {allocation.block_size:,} tokens so that a page holds one state, and each of {len(states)} state groups takes {blocks} blocks a user")
+        reasons.append(
+            f"vLLM enlarges the attention block to {allocation.block_size:,} tokens so that a page holds one state, and each of {len(states)} state groups takes {blocks} blocks a user"
+        )
     if any(group.page.kind in ("sliding", "ring", "chunked") for group in allocation.groups):
         reasons.append("each window also reserves the batches in flight")
     if any(group.slots > group.layers for group in allocation.groups):

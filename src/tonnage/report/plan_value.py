@@ -26,12 +26,18 @@ def rules_of_thumb(made: MemoryPlan) -> tuple[RuleOfThumb, ...]:
     by_reference = reference(made.requested_bytes, weights, overhead, made.cost, tokens)
     decimal = card.marketing_bytes or made.card_bytes
     asked_fp8 = made.request.settings.weights.lower() == "fp8"
-    worked = worked_example(decimal, shape, made.cost, tokens, fp8=asked_fp8, checkpoint=checkpoint_bytes(shape), cards=made.settings.parallel.cards)
+    worked = worked_example(
+        decimal, shape, made.cost, tokens, fp8=asked_fp8, checkpoint=checkpoint_bytes(shape), cards=made.settings.parallel.cards
+    )
     forgotten = f"; {size(made.cost.state_bytes)} of state a user is forgotten" if made.cost.state_bytes else ""
     return (
         RuleOfThumb("guide", by_guide, f"uses the whole card, a flat 2 GB and 15 % on the cache; no utilization, no pages{forgotten}"),
         RuleOfThumb("reference", by_reference, f"divides the pool into tokens, not into pages{forgotten}"),
-        RuleOfThumb("worked-example", worked, f"takes the decimal card of {decimal / 1e9:.0f} GB, 0.90 and 1.5 GiB of overhead; CUDA reports {size(made.card_bytes)}"),
+        RuleOfThumb(
+            "worked-example",
+            worked,
+            f"takes the decimal card of {decimal / 1e9:.0f} GB, 0.90 and 1.5 GiB of overhead; CUDA reports {size(made.card_bytes)}",
+        ),
     )
 
 
@@ -67,7 +73,11 @@ def plan_value(made: MemoryPlan, alternatives: tuple[Change, ...]) -> dict[str, 
         "workload": msgspec.to_builtins(request.workload),
         "card_bytes": made.card_bytes,
         "ledger": [msgspec.to_builtins(entry) for entry in made.ledger],
-        "pool": {**msgspec.to_builtins(made.pool), "block_bytes": made.allocation.bytes_per_block, "block_tokens": made.allocation.block_size},
+        "pool": {
+            **msgspec.to_builtins(made.pool),
+            "block_bytes": made.allocation.bytes_per_block,
+            "block_tokens": made.allocation.block_size,
+        },
         "kv_bytes_per_token": made.cost.growth(request.workload.context_tokens),
         "kv_windows": [{"window_tokens": window, "bytes_per_token": each} for window, each in made.cost.windows],
         "state_bytes_per_sequence": made.cost.state_bytes,

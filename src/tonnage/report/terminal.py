@@ -46,4 +46,7 @@ def table(rows: Sequence[Sequence[str]], align: str = "") -> list[str]:
         return []
     widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
     sides = align.ljust(len(widths), "l")
-    return ["  ".join(cell.rjust(w) if side == "r" else cell.ljust(w) for cell, w, side in zip(row, widths, sides, strict=True)).rstrip() for row in rows]
+    return [
+        "  ".join(cell.rjust(w) if side == "r" else cell.ljust(w) for cell, w, side in zip(row, widths, sides, strict=True)).rstrip()
+        for row in rows
+    ]

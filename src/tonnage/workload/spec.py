@@ -39,7 +39,13 @@ def workload(users: int, context: int, *, output: int = 0, p99: int = 0, shared:
             raise InputError(f"{name} is {value}; it must be at least {least}")
     prefix = shared or int(context * share)
     if prefix >= context:
-        raise InputError(f"a shared prefix of {prefix:,} tokens leaves nothing of a context of {context:,}", hint="context is the whole sequence: prefix, own prompt and answer")
+        raise InputError(
+            f"a shared prefix of {prefix:,} tokens leaves nothing of a context of {context:,}",
+            hint="context is the whole sequence: prefix, own prompt and answer",
+        )
     if output >= context:
-        raise InputError(f"an answer of {output:,} tokens leaves no prompt in a context of {context:,}", hint="context is the whole sequence: prompt and answer")
+        raise InputError(
+            f"an answer of {output:,} tokens leaves no prompt in a context of {context:,}",
+            hint="context is the whole sequence: prompt and answer",
+        )
     return Workload(users, context, output, p99, prefix)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 READERS: dict[str, tuple[str, str]] = {
-    **dict.fromkeys(("DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM", "Glm4MoeLiteForCausalLM"), ("latent", "read")),
+    **dict.fromkeys(
+        ("DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM", "Glm4MoeLiteForCausalLM"),
+        ("latent", "read"),
+    ),
     "LongcatFlashForCausalLM": ("latent", "read_longcat"),
     **dict.fromkeys(("Qwen3NextForCausalLM", "Qwen3_5ForCausalLM", "Qwen3_5MoeForCausalLM"), ("hybrid", "read_qwen_next")),
     "GraniteMoeHybridForCausalLM": ("hybrid", "read_granite"),

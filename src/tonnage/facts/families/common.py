@@ -48,7 +48,17 @@ def trunk(c: Config, *, tied: bool = False, layers: int = 0, max_position: int =
     dtype = c.text("torch_dtype", "dtype") or (outer.text("torch_dtype", "dtype") if outer else "")
     tie = c.flag("tie_word_embeddings", default=outer.flag("tie_word_embeddings", default=tied) if outer else tied)
     longest = c.integer("max_position_embeddings", "max_sequence_length", "seq_length", default=max_position or None)
-    return Trunk(hidden, layers, heads, kv_heads, head_dim, c.integer("vocab_size", default=vocab or None), longest, tie, dtype.removeprefix("torch.") or "bfloat16")
+    return Trunk(
+        hidden,
+        layers,
+        heads,
+        kv_heads,
+        head_dim,
+        c.integer("vocab_size", default=vocab or None),
+        longest,
+        tie,
+        dtype.removeprefix("torch.") or "bfloat16",
+    )
 
 
 def assemble(
@@ -168,5 +178,18 @@ def dense_or_experts(c: Config, hidden: int, *, dense: int, gated: bool = True) 
 
 
 __all__ = [
-    "KVCache", "RopeTable", "Trunk", "assemble", "attention", "experts", "interleave", "layer_kinds", "mlp", "norms", "pattern_kinds", "rope_table", "trunk", "vector",
+    "KVCache",
+    "RopeTable",
+    "Trunk",
+    "assemble",
+    "attention",
+    "experts",
+    "interleave",
+    "layer_kinds",
+    "mlp",
+    "norms",
+    "pattern_kinds",
+    "rope_table",
+    "trunk",
+    "vector",
 ]

@@ -46,11 +46,17 @@ def read(c: Config, architecture: str, outer: Config | None = None, vision: Tens
         ratio, feed = kind.split("+")
         number = int(ratio)
         cache = CompressedCache(t.head_dim, rope, number, window, index_dim if number == 4 else 0)
-        tensors = attend + own[number] + norms(t.hidden, 2) + hyper_connections(t.hidden, streams) + (table_only if feed == "hash" else mixture)
+        tensors = (
+            attend + own[number] + norms(t.hidden, 2) + hyper_connections(t.hidden, streams) + (table_only if feed == "hash" else mixture)
+        )
         return Layer(f"compressed {ratio}" if number else "window", (cache,), tensors)
 
     kinds = [f"{ratio}+{'hash' if i < hashed else 'moe'}" for i, ratio in enumerate(ratios[: t.layers])]
-    head = (*norms(t.hidden, 1), Tensor("hc_head", streams, streams * t.hidden, "replicated", "norm", linear=False, bits=32), vector("hc_head.base", streams + 1, bits=32))
+    head = (
+        *norms(t.hidden, 1),
+        Tensor("hc_head", streams, streams * t.hidden, "replicated", "norm", linear=False, bits=32),
+        vector("hc_head.base", streams + 1, bits=32),
+    )
     extra_layers = c.integer("num_nextn_predict_layers", default=0, low=0)
     draft = (build("0+moe"),) * extra_layers
     extra: Tensors = (

@@ -18,7 +18,11 @@ _KINDS = {"sliding_attention": "sliding", "full_attention": "full"}
 
 def read_gemma3(c: Config, architecture: str, outer: Config | None = None, vision: Tensors = ()) -> ModelShape:
     """Return Gemma 3: five sliding layers, then a full one; four norms a layer; head norms."""
-    t = trunk(_with_defaults(c, num_attention_heads=8, num_key_value_heads=4, head_dim=256, vocab_size=262_208, max_position_embeddings=131_072), tied=True, outer=outer)
+    t = trunk(
+        _with_defaults(c, num_attention_heads=8, num_key_value_heads=4, head_dim=256, vocab_size=262_208, max_position_embeddings=131_072),
+        tied=True,
+        outer=outer,
+    )
     every = c.integer("sliding_window_pattern", "_sliding_window_pattern", default=6)
     kinds = layer_kinds(c, t.layers, _KINDS) or pattern_kinds(t.layers, every, odd="full", common="sliding")
     window, ffn = c.integer("sliding_window", default=4096), c.integer("intermediate_size")
@@ -43,7 +47,10 @@ def read_gemma3n(c: Config, architecture: str, outer: Config | None = None, visi
     """Return Gemma 3n: AltUp, LAuReL, per-layer embeddings; the last layers read the caches of earlier ones."""
     t = trunk(c, tied=True, outer=outer, vocab=262_400)
     kinds = layer_kinds(c, t.layers, _KINDS) or pattern_kinds(t.layers, 5, odd="full", common="sliding")
-    window, ffn = c.integer("sliding_window", default=512), c.integers("intermediate_size")[0] if isinstance(c.raw("intermediate_size"), list) else c.integer("intermediate_size")
+    window, ffn = (
+        c.integer("sliding_window", default=512),
+        c.integers("intermediate_size")[0] if isinstance(c.raw("intermediate_size"), list) else c.integer("intermediate_size"),
+    )
     shared = c.integer("num_kv_shared_layers", default=0, low=0)
     ple, ple_vocab = c.integer("hidden_size_per_layer_input", default=256), c.integer("vocab_size_per_layer_input", default=262_144)
     streams, rank = c.integer("altup_num_inputs", default=4), c.integer("laurel_rank", default=64)
@@ -116,7 +123,11 @@ def _reading_only(mixer: Tensors) -> Tensors:
 def _gemma4_experts(c: Config, hidden: int) -> tuple[tuple[int, int, int, int], Tensors]:
     if not c.flag("enable_moe_block"):
         return (0, 0, 0, 0), ()
-    count, inner, per_token = c.integer("num_experts"), c.integer("moe_intermediate_size", "expert_intermediate_size"), c.integer("top_k_experts", "num_experts_per_tok")
+    count, inner, per_token = (
+        c.integer("num_experts"),
+        c.integer("moe_intermediate_size", "expert_intermediate_size"),
+        c.integer("top_k_experts", "num_experts_per_tok"),
+    )
     tensors = experts(hidden, inner, count, module="moe", gate="router")
     tensors += (vector("router.scale", hidden, "router"), vector("moe.per_expert_scale", count, "router"), *norms(hidden, 3))
     return (count, per_token, inner, 0), tensors

@@ -40,7 +40,9 @@ def read_qwen_next(c: Config, architecture: str, outer: Config | None = None, vi
     kernel = c.integer("linear_conv_kernel_dim")
     state = gated_delta_state(key_heads, value_heads, key_dim, value_dim, kernel, c.text("mamba_ssm_dtype"))
     every = c.integer("full_attention_interval", default=4)
-    kinds = layer_kinds(c, t.layers, {"linear_attention": "gdn", "full_attention": "full"}) or pattern_kinds(t.layers, every, odd="full", common="gdn")
+    kinds = layer_kinds(c, t.layers, {"linear_attention": "gdn", "full_attention": "full"}) or pattern_kinds(
+        t.layers, every, odd="full", common="gdn"
+    )
     moe, feed, ffn = _qwen_feed(c, t)
     gated = c.flag("attn_output_gate", default=True)
     mixers = {
@@ -55,11 +57,15 @@ def read_qwen_next(c: Config, architecture: str, outer: Config | None = None, vi
     count = c.integer("mtp_num_hidden_layers", "num_nextn_predict_layers", default=0, low=0)
     draft = (build("full"),) * count
     extra = draft_extra(t, 1, norms_each=3) if count else ()
-    c.ignore("mlp_only_layers", "decoder_sparse_step", "intermediate_size", "mtp_use_dedicated_embeddings", "use_sliding_window", "num_experts")
+    c.ignore(
+        "mlp_only_layers", "decoder_sparse_step", "intermediate_size", "mtp_use_dedicated_embeddings", "use_sliding_window", "num_experts"
+    )
     rope = rope_table(c, t.max_position, t.head_dim, share=0.25)
     if vision and not rope.sections:
         rope = msgspec.structs.replace(rope, sections="interleaved")
-    return assemble(c, architecture, t, interleave(kinds, build), vision=vision, draft=draft, draft_extra=extra, moe=moe, ffn=ffn, rope=(rope,))
+    return assemble(
+        c, architecture, t, interleave(kinds, build), vision=vision, draft=draft, draft_extra=extra, moe=moe, ffn=ffn, rope=(rope,)
+    )
 
 
 def _qwen_feed(c: Config, t: Trunk) -> tuple[tuple[int, int, int, int], Tensors, int]:
@@ -82,7 +88,11 @@ def read_granite(c: Config, architecture: str, outer: Config | None = None, visi
     kinds = layer_kinds(c, t.layers, {"mamba": "mamba2", "attention": "full", "full_attention": "full"}) or ("full",) * t.layers
     hybrid = "mamba2" in kinds
     heads, width = c.integer("mamba_n_heads", default=0, low=0), c.integer("mamba_d_head", default=0, low=0)
-    groups, states, kernel = c.integer("mamba_n_groups", default=1), c.integer("mamba_d_state", default=0, low=0), c.integer("mamba_d_conv", default=4)
+    groups, states, kernel = (
+        c.integer("mamba_n_groups", default=1),
+        c.integer("mamba_d_state", default=0, low=0),
+        c.integer("mamba_d_conv", default=4),
+    )
     expand = c.integer("mamba_expand", default=2)
     width = width or expand * t.hidden // max(1, heads)
     if hybrid and not (heads and states):
@@ -95,11 +105,21 @@ def read_granite(c: Config, architecture: str, outer: Config | None = None, visi
         feed += experts(t.hidden, inner, count, module="block_sparse_moe", gate="router")
     bias = c.flag("mamba_proj_bias")
     conv_bias = c.flag("mamba_conv_bias", default=True)
-    mixers: dict[str, Tensors] = {"full": attention(t.hidden, t.heads, t.kv_heads, t.head_dim, qkv_bias=c.flag("attention_bias"), o_bias=c.flag("attention_bias"))}
+    mixers: dict[str, Tensors] = {
+        "full": attention(t.hidden, t.heads, t.kv_heads, t.head_dim, qkv_bias=c.flag("attention_bias"), o_bias=c.flag("attention_bias"))
+    }
     caches: dict[str, Cache] = {"full": full_cache(t.kv_heads, t.head_dim)}
     if hybrid:
         mixers["mamba2"] = mamba2(t.hidden, heads, width, groups, states, kernel, bias=bias, conv_bias=conv_bias)
-        caches["mamba2"] = mamba2_state(heads, width, groups, states, kernel, c.text("mamba_ssm_dtype", "mamba_ssm_cache_dtype"), c.integer("mamba_chunk_size", default=256))
+        caches["mamba2"] = mamba2_state(
+            heads,
+            width,
+            groups,
+            states,
+            kernel,
+            c.text("mamba_ssm_dtype", "mamba_ssm_cache_dtype"),
+            c.integer("mamba_chunk_size", default=256),
+        )
 
     def build(kind: str) -> Layer:
         return Layer(kind, (caches[kind],), mixers[kind] + norms(t.hidden, 2) + feed)
@@ -125,17 +145,33 @@ def read_nemotron(c: Config, architecture: str, outer: Config | None = None, vis
     if not c.has("head_dim", "attention_head_dim"):
         t = Trunk(t.hidden, t.layers, t.heads, t.kv_heads, 128, t.vocab, t.max_position, t.tied, t.dtype)
     heads, width = c.integer("mamba_num_heads"), c.integer("mamba_head_dim")
-    groups, states, kernel = c.integer("n_groups", "mamba_n_groups"), c.integer("ssm_state_size", "mamba_state_dim"), c.integer("conv_kernel", default=4)
+    groups, states, kernel = (
+        c.integer("n_groups", "mamba_n_groups"),
+        c.integer("ssm_state_size", "mamba_state_dim"),
+        c.integer("conv_kernel", default=4),
+    )
     moe, mixture = _nemotron_experts(c, t)
     ffn = c.integer("intermediate_size", default=0, low=0)
     own: dict[str, Tensors] = {
-        "mamba2": mamba2(t.hidden, heads, width, groups, states, kernel, bias=c.flag("use_bias") or c.flag("mamba_proj_bias"), module="mixer"),
+        "mamba2": mamba2(
+            t.hidden, heads, width, groups, states, kernel, bias=c.flag("use_bias") or c.flag("mamba_proj_bias"), module="mixer"
+        ),
         "full": attention(t.hidden, t.heads, t.kv_heads, t.head_dim, qkv_bias=c.flag("attention_bias"), module="mixer"),
         "mlp": mlp(t.hidden, ffn, gated=False, module="mixer", bias=c.flag("mlp_bias")) if ffn else (),
         "moe": mixture,
     }
     caches: dict[str, tuple[Cache, ...]] = {
-        "mamba2": (mamba2_state(heads, width, groups, states, kernel, c.text("mamba_ssm_cache_dtype", "mamba_ssm_dtype", default="float32"), c.integer("chunk_size", "mamba_chunk_size", default=128)),),
+        "mamba2": (
+            mamba2_state(
+                heads,
+                width,
+                groups,
+                states,
+                kernel,
+                c.text("mamba_ssm_cache_dtype", "mamba_ssm_dtype", default="float32"),
+                c.integer("chunk_size", "mamba_chunk_size", default=128),
+            ),
+        ),
         "full": (full_cache(t.kv_heads, t.head_dim),),
     }
 
@@ -154,7 +190,11 @@ def _nemotron_kinds(c: Config, listed: str, pattern: str) -> tuple[str, ...]:
     words = c.texts(listed) or tuple(c.text(pattern).replace("|", ""))
     for word in words:
         if word not in _NEMOTRON:
-            raise UnknownError(f"{listed if c.has(listed) else pattern} holds {word!r}, a kind of layer we do not know", where=c.where, hint="known are M, *, -, E")
+            raise UnknownError(
+                f"{listed if c.has(listed) else pattern} holds {word!r}, a kind of layer we do not know",
+                where=c.where,
+                hint="known are M, *, -, E",
+            )
     return tuple(_NEMOTRON[word] for word in words)
 
 
@@ -166,7 +206,10 @@ def _nemotron_experts(c: Config, t: Trunk) -> tuple[tuple[int, int, int, int], T
     shared = c.integer("moe_shared_expert_intermediate_size", default=0, low=0) * c.integer("n_shared_experts", default=1, low=0)
     latent_size = c.integer("moe_latent_size", default=0, low=0)
     routed = experts(latent_size or t.hidden, inner, count, gated=False, correction=True, module="mixer")
-    tensors = tuple(tensor if tensor.cls != "router" or tensor.cols == 1 else Tensor(tensor.name, count, t.hidden, "replicated", "router", linear=False) for tensor in routed)
+    tensors = tuple(
+        tensor if tensor.cls != "router" or tensor.cols == 1 else Tensor(tensor.name, count, t.hidden, "replicated", "router", linear=False)
+        for tensor in routed
+    )
     if latent_size:
         tensors += (
             Tensor("mixer.fc1_latent_proj", latent_size, t.hidden, "replicated", "mlp"),
@@ -180,16 +223,27 @@ def _nemotron_experts(c: Config, t: Trunk) -> tuple[tuple[int, int, int, int], T
 def read_falcon(c: Config, architecture: str, outer: Config | None = None, vision: Tensors = ()) -> ModelShape:
     """Return Falcon-H1: attention and Mamba2 side by side in every layer."""
     t = trunk(c, outer=outer)
-    heads, groups, states, kernel = c.integer("mamba_n_heads"), c.integer("mamba_n_groups", default=1), c.integer("mamba_d_state"), c.integer("mamba_d_conv", default=4)
+    heads, groups, states, kernel = (
+        c.integer("mamba_n_heads"),
+        c.integer("mamba_n_groups", default=1),
+        c.integer("mamba_d_state"),
+        c.integer("mamba_d_conv", default=4),
+    )
     inner = c.integer("mamba_d_ssm", default=0, low=0) or c.integer("mamba_expand", default=2) * t.hidden
     width = c.integer("mamba_d_head", default=max(1, inner // heads))
     ffn = c.integer("intermediate_size")
     own = attention(t.hidden, t.heads, t.kv_heads, t.head_dim, qkv_bias=c.flag("attention_bias"))
-    own += mamba2(t.hidden, heads, width, groups, states, kernel, norm=c.flag("mamba_rms_norm", default=True), bias=c.flag("mamba_proj_bias"))
+    own += mamba2(
+        t.hidden, heads, width, groups, states, kernel, norm=c.flag("mamba_rms_norm", default=True), bias=c.flag("mamba_proj_bias")
+    )
     own += norms(t.hidden, 2) + mlp(t.hidden, ffn, module="feed_forward")
-    cache = mamba2_state(heads, width, groups, states, kernel, c.text("mamba_ssm_cache_dtype", "mamba_ssm_dtype"), c.integer("mamba_chunk_size", default=256))
+    cache = mamba2_state(
+        heads, width, groups, states, kernel, c.text("mamba_ssm_cache_dtype", "mamba_ssm_dtype"), c.integer("mamba_chunk_size", default=256)
+    )
     layer = Layer("full and mamba2", (full_cache(t.kv_heads, t.head_dim), cache), own)
-    c.ignore("mamba_expand", "mamba_chunk_size", "mamba_conv_bias", "mamba_norm_before_gate", "mamba_use_mlp", "mamba_d_head", "num_experts")
+    c.ignore(
+        "mamba_expand", "mamba_chunk_size", "mamba_conv_bias", "mamba_norm_before_gate", "mamba_use_mlp", "mamba_d_head", "num_experts"
+    )
     return assemble(c, architecture, t, (layer,) * t.layers, vision=vision, ffn=ffn)
 
 
@@ -205,8 +259,14 @@ def read_jamba(c: Config, architecture: str, outer: Config | None = None, vision
     count, per_token, ffn = c.integer("num_experts", default=1), c.integer("num_experts_per_tok", default=1), c.integer("intermediate_size")
     period, offset = c.integer("attn_layer_period"), c.integer("attn_layer_offset", low=0)
     expert_period, expert_offset = c.integer("expert_layer_period", default=1), c.integer("expert_layer_offset", default=0, low=0)
-    mixers: dict[str, Tensors] = {"full": attention(t.hidden, t.heads, t.kv_heads, t.head_dim), "mamba1": mamba1(t.hidden, inner, states, kernel, rank)}
-    caches: dict[str, Cache] = {"full": full_cache(t.kv_heads, t.head_dim), "mamba1": StateCache("mamba1", kernel - 1, inner, 1, inner, states)}
+    mixers: dict[str, Tensors] = {
+        "full": attention(t.hidden, t.heads, t.kv_heads, t.head_dim),
+        "mamba1": mamba1(t.hidden, inner, states, kernel, rank),
+    }
+    caches: dict[str, Cache] = {
+        "full": full_cache(t.kv_heads, t.head_dim),
+        "mamba1": StateCache("mamba1", kernel - 1, inner, 1, inner, states),
+    }
     feeds = {"dense": mlp(t.hidden, ffn, module="feed_forward"), "moe": experts(t.hidden, ffn, count, module="feed_forward", gate="router")}
 
     def build(kind: str) -> Layer:
@@ -214,7 +274,8 @@ def read_jamba(c: Config, architecture: str, outer: Config | None = None, vision
         return Layer(mixer, (caches[mixer],), mixers[mixer] + norms(t.hidden, 2) + feeds[feed])
 
     kinds = [
-        f"{'full' if i % period == offset else 'mamba1'}+{'moe' if count > 1 and i % expert_period == expert_offset else 'dense'}" for i in range(t.layers)
+        f"{'full' if i % period == offset else 'mamba1'}+{'moe' if count > 1 and i % expert_period == expert_offset else 'dense'}"
+        for i in range(t.layers)
     ]
     c.ignore("mamba_conv_bias", "mamba_proj_bias", "mamba_inner_layernorms")
     moe = (count, per_token, ffn, 0) if count > 1 else (0, 0, 0, 0)
@@ -227,9 +288,15 @@ def read_lfm2(c: Config, architecture: str, outer: Config | None = None, vision:
     """Return LFM2: gated short convolutions with some attention layers; experts in the MoE models."""
     t = trunk(c, tied=True, outer=outer)
     full = set(c.integers("full_attn_idxs"))
-    kinds = layer_kinds(c, t.layers, {"conv": "short_conv", "full_attention": "full"}) or tuple("full" if i in full else "short_conv" for i in range(t.layers))
+    kinds = layer_kinds(c, t.layers, {"conv": "short_conv", "full_attention": "full"}) or tuple(
+        "full" if i in full else "short_conv" for i in range(t.layers)
+    )
     kernel, ffn = c.integer("conv_L_cache"), _lfm2_width(c)
-    count, inner, per_token = c.integer("num_experts", default=0, low=0), c.integer("moe_intermediate_size", default=0, low=0), c.integer("num_experts_per_tok", default=0, low=0)
+    count, inner, per_token = (
+        c.integer("num_experts", default=0, low=0),
+        c.integer("moe_intermediate_size", default=0, low=0),
+        c.integer("num_experts_per_tok", default=0, low=0),
+    )
     first = c.integer("num_dense_layers", default=0, low=0)
     mixers: dict[str, Tensors] = {
         "full": attention(t.hidden, t.heads, t.kv_heads, t.head_dim, qk_norm=t.head_dim),
@@ -272,8 +339,14 @@ def read_kimi_linear(c: Config, architecture: str, outer: Config | None = None, 
     rank_gate = linear.flag("use_full_rank_gate")
     moe, mixture = _kimi_experts(c, t)
     ffn, first = c.integer("intermediate_size"), c.integer("first_k_dense_replace", default=0, low=0)
-    mixers = {"latent": latent_tensors(t, m, gate=c.flag("mla_use_output_gate")), "kda": kimi_delta(t.hidden, heads, dim, kernel, full_rank=rank_gate)}
-    caches: dict[str, Cache] = {"latent": latent_cache(m.kv_rank, m.rope), "kda": StateCache("flashkda" if rank_gate else "kda", kernel - 1, 3 * heads * dim, heads, dim, dim, "float32")}
+    mixers = {
+        "latent": latent_tensors(t, m, gate=c.flag("mla_use_output_gate")),
+        "kda": kimi_delta(t.hidden, heads, dim, kernel, full_rank=rank_gate),
+    }
+    caches: dict[str, Cache] = {
+        "latent": latent_cache(m.kv_rank, m.rope),
+        "kda": StateCache("flashkda" if rank_gate else "kda", kernel - 1, 3 * heads * dim, heads, dim, dim, "float32"),
+    }
     feeds = {"dense": mlp(t.hidden, ffn), "moe": mixture}
 
     def build(kind: str) -> Layer:
@@ -281,7 +354,15 @@ def read_kimi_linear(c: Config, architecture: str, outer: Config | None = None, 
         return Layer(mixer, (caches[mixer],), mixers[mixer] + norms(t.hidden, 2) + feeds[feed])
 
     kinds = [f"{'latent' if i in full else 'kda'}+{'moe' if i >= first else 'dense'}" for i in range(t.layers)]
-    c.ignore("head_dim", "mla_use_nope", "mla_use_output_gate", "moe_layer_freq", "num_nextn_predict_layers", "routed_expert_hidden_size", "latent_moe_use_norm")
+    c.ignore(
+        "head_dim",
+        "mla_use_nope",
+        "mla_use_output_gate",
+        "moe_layer_freq",
+        "num_nextn_predict_layers",
+        "routed_expert_hidden_size",
+        "latent_moe_use_norm",
+    )
     return assemble(c, architecture, t, interleave(kinds, build), vision=vision, moe=moe, ffn=ffn, rope=())
 
 
@@ -313,7 +394,10 @@ def _kimi_experts(c: Config, t: Trunk) -> tuple[tuple[int, int, int, int], Tenso
     shared = inner * c.integer("num_shared_experts", default=0, low=0)
     inside = c.integer("routed_expert_hidden_size", default=0, low=0)
     routed = experts(inside or t.hidden, inner, count, correction=True, module="block_sparse_moe")
-    tensors = tuple(tensor if tensor.cls != "router" or tensor.cols == 1 else Tensor(tensor.name, count, t.hidden, "replicated", "router", linear=False) for tensor in routed)
+    tensors = tuple(
+        tensor if tensor.cls != "router" or tensor.cols == 1 else Tensor(tensor.name, count, t.hidden, "replicated", "router", linear=False)
+        for tensor in routed
+    )
     if inside:
         tensors += (
             Tensor("block_sparse_moe.routed_expert_down_proj", inside, t.hidden, "replicated", "mlp", linear=False),

@@ -38,7 +38,9 @@ def latent(c: Config) -> Latent:
 
 def latent_tensors(t: Trunk, m: Latent, *, gate: bool = False) -> Tensors:
     """Return the projections of one latent-attention layer."""
-    return latent_attention(t.hidden, t.heads, q_rank=m.q_rank, kv_rank=m.kv_rank, nope=m.nope, rope=m.rope, v_dim=m.v_dim, output_gate=gate)
+    return latent_attention(
+        t.hidden, t.heads, q_rank=m.q_rank, kv_rank=m.kv_rank, nope=m.nope, rope=m.rope, v_dim=m.v_dim, output_gate=gate
+    )
 
 
 def deepseek_experts(c: Config, t: Trunk, *, correction: bool) -> tuple[tuple[int, int, int, int], Tensors]:
@@ -87,7 +89,18 @@ def read(c: Config, architecture: str, outer: Config | None = None, vision: Tens
     count = c.integer("num_nextn_predict_layers", default=0, low=0)
     draft = (build(f"moe+{'full' if sparse else 'none'}"),) * count
     extra = draft_extra(t, count, norms_each=3, own_embedding=_own_embedding(c)) if count else ()
-    return assemble(c, architecture, t, interleave(kinds, build), vision=vision, draft=draft, draft_extra=extra, moe=moe, ffn=ffn, rope=(RopeTable(t.max_position, m.rope),))
+    return assemble(
+        c,
+        architecture,
+        t,
+        interleave(kinds, build),
+        vision=vision,
+        draft=draft,
+        draft_extra=extra,
+        moe=moe,
+        ffn=ffn,
+        rope=(RopeTable(t.max_position, m.rope),),
+    )
 
 
 def _corrected(c: Config) -> bool:
@@ -121,7 +134,10 @@ def read_longcat(c: Config, architecture: str, outer: Config | None = None, visi
     cache = latent_cache(m.kv_rank, m.rope)
     layer = Layer("latent x2", (cache, cache), own)
     per_token = c.integer("moe_topk", "num_experts_per_tok")
-    assumed = () if c.has("ffn_hidden_size") else ("layers, MLP and expert widths are the published LongCat-Flash's; the config does not state them",)
+    assumed = (
+        ()
+        if c.has("ffn_hidden_size")
+        else ("layers, MLP and expert widths are the published LongCat-Flash's; the config does not state them",)
+    )
     c.ignore("zero_expert_type")
     return assemble(c, architecture, t, (layer,) * t.layers, moe=(routed, per_token, inner, 0), ffn=ffn, vision=vision, assumed=assumed)
-

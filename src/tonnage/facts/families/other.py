@@ -24,12 +24,16 @@ def read_llama4(c: Config, architecture: str, outer: Config | None = None, visio
     plain = c.integers("no_rope_layers")
     listed = layer_kinds(c, t.layers, {"chunked_attention": "chunked", "full_attention": "full"})
     every = c.integer("no_rope_layer_interval", default=4)
-    kinds = listed or tuple("full" if (not plain[i] if plain else (i + 1) % every == 0) or not chunk else "chunked" for i in range(t.layers))
+    kinds = listed or tuple(
+        "full" if (not plain[i] if plain else (i + 1) % every == 0) or not chunk else "chunked" for i in range(t.layers)
+    )
     step, ffn = c.integer("interleave_moe_layer_step", default=1), c.integer("intermediate_size_mlp")
     count, inner = c.integer("num_local_experts"), c.integer("intermediate_size")
     chosen = set(c.integers("moe_layers", default=[i for i in range(t.layers) if (i + 1) % step == 0]))
     own = attention(t.hidden, t.heads, t.kv_heads, t.head_dim, qkv_bias=c.flag("attention_bias")) + norms(t.hidden, 2)
-    mixture = experts(t.hidden, inner, count, module="feed_forward", gate="router") + mlp(t.hidden, inner, module="feed_forward.shared_expert")
+    mixture = experts(t.hidden, inner, count, module="feed_forward", gate="router") + mlp(
+        t.hidden, inner, module="feed_forward.shared_expert"
+    )
     feeds = {"moe": mixture, "dense": mlp(t.hidden, ffn, module="feed_forward")}
     caches = {"full": full_cache(t.kv_heads, t.head_dim), "chunked": KVCache(t.kv_heads, t.head_dim, t.head_dim, "chunked", chunk)}
 
@@ -38,7 +42,9 @@ def read_llama4(c: Config, architecture: str, outer: Config | None = None, visio
         return Layer(mixer, (caches[mixer],), own + feeds[feed])
 
     names = [f"{kind}+{'moe' if i in chosen else 'dense'}" for i, kind in enumerate(kinds)]
-    c.ignore("for_llm_compressor", "attn_temperature_tuning", "floor_scale", "attn_scale", "use_qk_norm", "num_experts_per_tok", "no_rope_layers")
+    c.ignore(
+        "for_llm_compressor", "attn_temperature_tuning", "floor_scale", "attn_scale", "use_qk_norm", "num_experts_per_tok", "no_rope_layers"
+    )
     moe = (count, c.integer("num_experts_per_tok", default=1), inner, inner)
     return assemble(c, architecture, t, interleave(names, build), vision=vision, moe=moe, ffn=ffn)
 
@@ -67,9 +73,13 @@ def _deci_layer(block: Config, hidden: int, heads: int, head_dim: int) -> Layer:
         raise InputError("a block has no 'attention' or no 'ffn'", where=block.where)
     for part in (mixer, feed):
         if part.flag("replace_with_linear"):
-            raise UnknownError("field 'replace_with_linear' is set, which is not understood", where=block.where, hint="--assume full-attention")
+            raise UnknownError(
+                "field 'replace_with_linear' is set, which is not understood", where=block.where, hint="--assume full-attention"
+            )
     if mixer.raw("window_length") is not None or mixer.raw("num_sink_tokens") is not None:
-        raise UnknownError("field 'window_length' is set in a block, which is not understood", where=block.where, hint="--assume full-attention")
+        raise UnknownError(
+            "field 'window_length' is set in a block, which is not understood", where=block.where, hint="--assume full-attention"
+        )
     tensors: Tensors = ()
     caches: tuple[Cache, ...] = ()
     if not mixer.flag("no_op"):
@@ -98,7 +108,10 @@ def read_step(c: Config, architecture: str, outer: Config | None = None, vision:
     mixture = experts(t.hidden, inner, count, module="moe", correction=True) + mlp(t.hidden, shared, module="share_expert")
     feeds = {"moe": mixture, "dense": mlp(t.hidden, ffn)}
     caches = {"full": full_cache(t.kv_heads, t.head_dim), "sliding": window_cache(kv_heads, t.head_dim, window)}
-    own = {"full": _step_attention(t.hidden, t.heads, t.kv_heads, t.head_dim, gate), "sliding": _step_attention(t.hidden, heads, kv_heads, t.head_dim, gate)}
+    own = {
+        "full": _step_attention(t.hidden, t.heads, t.kv_heads, t.head_dim, gate),
+        "sliding": _step_attention(t.hidden, heads, kv_heads, t.head_dim, gate),
+    }
 
     def build(kind: str) -> Layer:
         mixer, feed = kind.split("+")
@@ -108,7 +121,9 @@ def read_step(c: Config, architecture: str, outer: Config | None = None, vision:
     extra_layers = c.integer("num_nextn_predict_layers", default=0, low=0)
     draft = (build("sliding+dense"),) * extra_layers
     extra = draft_extra(t, extra_layers, norms_each=3, own_embedding=False) if extra_layers else ()
-    extra += (Tensor("mtp.shared_head.head", t.vocab, t.hidden, "vocab", "draft", count=extra_layers, linear=False),) if extra_layers else ()
+    extra += (
+        (Tensor("mtp.shared_head.head", t.vocab, t.hidden, "vocab", "draft", count=extra_layers, linear=False),) if extra_layers else ()
+    )
     c.ignore("n_shared_experts", "num_sliding_attention_heads", "moe_layers_enum")
     moe = (count, per_token, inner, shared)
     return assemble(c, architecture, t, interleave(names, build), vision=vision, moe=moe, ffn=ffn, draft=draft, draft_extra=extra)
@@ -138,7 +153,10 @@ def read_mimo_v2(c: Config, architecture: str, outer: Config | None = None, visi
         "sliding": attention(t.hidden, heads, kv_heads, head_dim, v_dim=wide, qkv_bias=bias, sinks=sink_window),
     }
     caches = {"full": full_cache(t.kv_heads, t.head_dim, v_dim), "sliding": window_cache(kv_heads, head_dim, window, wide)}
-    feeds = {"moe": experts(t.hidden, inner, count, correction=True) + (mlp(t.hidden, shared, module="mlp.shared_experts") if shared else ()), "dense": mlp(t.hidden, ffn)}
+    feeds = {
+        "moe": experts(t.hidden, inner, count, correction=True) + (mlp(t.hidden, shared, module="mlp.shared_experts") if shared else ()),
+        "dense": mlp(t.hidden, ffn),
+    }
 
     def build(kind: str) -> Layer:
         mixer, feed = kind.split("+")
@@ -165,7 +183,10 @@ def read_minimax_m1(c: Config, architecture: str, outer: Config | None = None, v
         vector("self_attn.norm", width, "state", "column"),
     )
     feed = norms(t.hidden, 2) + experts(t.hidden, inner, count, module="block_sparse_moe")
-    caches: dict[str, Cache] = {"full": full_cache(t.kv_heads, t.head_dim), "linear": StateCache("linear", 0, 0, t.heads, t.head_dim, t.head_dim, "float32")}
+    caches: dict[str, Cache] = {
+        "full": full_cache(t.kv_heads, t.head_dim),
+        "linear": StateCache("linear", 0, 0, t.heads, t.head_dim, t.head_dim, "float32"),
+    }
     own = {"full": attention(t.hidden, t.heads, t.kv_heads, t.head_dim), "linear": linear}
 
     def build(kind: str) -> Layer:
@@ -173,7 +194,15 @@ def read_minimax_m1(c: Config, architecture: str, outer: Config | None = None, v
 
     moe = (count, c.integer("num_experts_per_tok"), inner, 0)
     assumed = () if c.has("attn_type_list") else ("one full-attention layer in eight; the config does not list them",)
-    return assemble(c, architecture, t, interleave(["full" if kind else "linear" for kind in pattern[: t.layers]], build), vision=vision, moe=moe, assumed=assumed)
+    return assemble(
+        c,
+        architecture,
+        t,
+        interleave(["full" if kind else "linear" for kind in pattern[: t.layers]], build),
+        vision=vision,
+        moe=moe,
+        assumed=assumed,
+    )
 
 
 def read_minimax_m3(c: Config, architecture: str, outer: Config | None = None, vision: Tensors = ()) -> ModelShape:
@@ -195,13 +224,19 @@ def read_minimax_m3(c: Config, architecture: str, outer: Config | None = None, v
         Tensor("self_attn.index_k_proj", index_dim, t.hidden, "replicated", "attention"),
         vector("self_attn.index_norms", index_dim, count=2),
     )
-    mixture = experts(t.hidden, inner, count, correction=True, module="block_sparse_moe") + mlp(t.hidden, shared, module="block_sparse_moe.shared_experts")
+    mixture = experts(t.hidden, inner, count, correction=True, module="block_sparse_moe") + mlp(
+        t.hidden, shared, module="block_sparse_moe.shared_experts"
+    )
     feeds = {"moe": mixture, "dense": mlp(t.hidden, ffn)}
 
     def build(kind: str) -> Layer:
         mixer, feed = kind.split("+")
         caches: tuple[Cache, ...] = (full_cache(t.kv_heads, t.head_dim),)
-        return Layer(mixer, (*caches, IndexCache(2 * index_dim, 128)) if mixer == "sparse" else caches, own + (index if mixer == "sparse" else ()) + feeds[feed])
+        return Layer(
+            mixer,
+            (*caches, IndexCache(2 * index_dim, 128)) if mixer == "sparse" else caches,
+            own + (index if mixer == "sparse" else ()) + feeds[feed],
+        )
 
     names = [f"{'sparse' if i < len(flags) and flags[i] else 'full'}+{'moe' if freq[i] else 'dense'}" for i in range(t.layers)]
     c.ignore("first_k_dense_replace", "qk_norm_type", "num_mtp_modules", "n_shared_experts", "moe_intermediate_size")
@@ -233,7 +268,11 @@ def read_laguna(c: Config, architecture: str, outer: Config | None = None, visio
     if len(own_heads) != t.layers:
         raise InputError(f"num_attention_heads_per_layer has {len(own_heads)} entries for {t.layers} layers", where=c.where)
     window = c.integer("sliding_window", default=0, low=0)
-    inner, count, shared = c.integer("moe_intermediate_size"), c.integer("num_experts"), c.integer("shared_expert_intermediate_size", default=0, low=0)
+    inner, count, shared = (
+        c.integer("moe_intermediate_size"),
+        c.integer("num_experts"),
+        c.integer("shared_expert_intermediate_size", default=0, low=0),
+    )
     ffn, bias = c.integer("intermediate_size"), c.flag("attention_bias")
     mixture = experts(t.hidden, inner, count, correction=True) + (mlp(t.hidden, shared, module="mlp.shared_expert") if shared else ())
     caches = {"full": full_cache(t.kv_heads, t.head_dim), "sliding": window_cache(t.kv_heads, t.head_dim, max(1, window))}
@@ -249,7 +288,11 @@ def read_laguna(c: Config, architecture: str, outer: Config | None = None, visio
     names = [f"{kind}+{heads}+{'dense' if i in plain else 'moe'}" for i, (kind, heads) in enumerate(zip(kinds, own_heads, strict=True))]
     c.ignore("gating", "moe_apply_router_weight_on_input", "swa_rope_parameters", "moe_router_logit_softcapping", "mlp_layer_types")
     moe = (count, c.integer("num_experts_per_tok"), inner, shared)
-    assumed = () if listed else ("one full-attention layer in four, sliding layers with a third more heads: the class default; the config does not say",)
+    assumed = (
+        ()
+        if listed
+        else ("one full-attention layer in four, sliding layers with a third more heads: the class default; the config does not say",)
+    )
     return assemble(c, architecture, t, interleave(names, build), vision=vision, moe=moe, ffn=ffn, assumed=assumed)
 
 
@@ -261,7 +304,9 @@ def read_bailing(c: Config, architecture: str, outer: Config | None = None, visi
     t = trunk(c, outer=outer)
     m = latent(c)
     count, inner = c.integer("num_experts", "num_local_experts", "n_routed_experts"), c.integer("moe_intermediate_size")
-    shared = c.integer("moe_shared_expert_intermediate_size", default=inner) * c.integer("num_shared_experts", "n_shared_experts", default=0, low=0)
+    shared = c.integer("moe_shared_expert_intermediate_size", default=inner) * c.integer(
+        "num_shared_experts", "n_shared_experts", default=0, low=0
+    )
     ffn, first = c.integer("intermediate_size"), c.integer("first_k_dense_replace", default=0, low=0)
     every, kernel, dim = c.integer("layer_group_size", default=6), c.integer("short_conv_kernel_size", default=4), t.head_dim
     inner_width = t.heads * dim
@@ -277,8 +322,13 @@ def read_bailing(c: Config, architecture: str, outer: Config | None = None, visi
         Tensor("self_attn.o_proj", t.hidden, inner_width, "row", "state"),
     )
     mixers = {"latent": (*latent_tensors(t, m), Tensor("self_attn.gate", t.heads, t.hidden, "column", "attention")), "kda": delta}
-    caches: dict[str, Cache] = {"latent": latent_cache(m.kv_rank, m.rope), "kda": StateCache("kda", kernel - 1, 3 * inner_width, t.heads, dim, dim, "float32")}
-    mixture = experts(t.hidden, inner, count, correction=True, router_bits=32) + (mlp(t.hidden, shared, module="mlp.shared_experts") if shared else ())
+    caches: dict[str, Cache] = {
+        "latent": latent_cache(m.kv_rank, m.rope),
+        "kda": StateCache("kda", kernel - 1, 3 * inner_width, t.heads, dim, dim, "float32"),
+    }
+    mixture = experts(t.hidden, inner, count, correction=True, router_bits=32) + (
+        mlp(t.hidden, shared, module="mlp.shared_experts") if shared else ()
+    )
     feeds = {"moe": mixture, "dense": mlp(t.hidden, ffn)}
 
     def build(kind: str) -> Layer:
@@ -290,7 +340,9 @@ def read_bailing(c: Config, architecture: str, outer: Config | None = None, visi
     drafts = c.integer("num_nextn_predict_layers", default=1, low=0)
     c.ignore("head_dim", "no_kda_lora", "num_local_experts", "moe_layer_freq", "linear_attn_norm", "group_norm_size")
     moe = (count, c.integer("num_experts_per_tok"), inner, shared)
-    assumed = () if c.has("layer_group_size") else ("one latent layer in six: it gives the published parameter count; the config does not say",)
+    assumed = (
+        () if c.has("layer_group_size") else ("one latent layer in six: it gives the published parameter count; the config does not say",)
+    )
     return assemble(
         c, architecture, t, interleave(names, build), vision=vision, moe=moe, ffn=ffn, assumed=assumed,
         draft=(build("latent+moe"),) * drafts, draft_extra=draft_extra(t, drafts, norms_each=3) if drafts else (),
@@ -339,11 +391,27 @@ def read_encoder(c: Config, architecture: str, outer: Config | None = None, visi
     """Return an encoder for embeddings or scores (XLM-RoBERTa, BERT): no cache at all."""
     t = trunk(c, outer=outer)
     ffn = c.integer("intermediate_size")
-    own = attention(t.hidden, t.heads, t.heads, t.head_dim, qkv_bias=True, o_bias=True) + norms(t.hidden, 4) + mlp(t.hidden, ffn, gated=False, bias=True)
+    own = (
+        attention(t.hidden, t.heads, t.heads, t.head_dim, qkv_bias=True, o_bias=True)
+        + norms(t.hidden, 4)
+        + mlp(t.hidden, ffn, gated=False, bias=True)
+    )
     positions = t.max_position + c.integer("type_vocab_size", default=2)
-    extra = (Tensor("embeddings.positions", positions, t.hidden, "replicated", "embedding", linear=False), vector("embeddings.norm", t.hidden, count=2))
+    extra = (
+        Tensor("embeddings.positions", positions, t.hidden, "replicated", "embedding", linear=False),
+        vector("embeddings.norm", t.hidden, count=2),
+    )
     head: Tensors = (Tensor("pooler.dense", t.hidden, t.hidden, "replicated", "lm_head"), vector("pooler.bias", t.hidden, "lm_head"))
     if architecture.endswith("SequenceClassification"):
         head += (vector("classifier.out_proj", t.hidden + 1, "lm_head"),)
-    shape = assemble(c, architecture, msgspec.structs.replace(t, tied=True), (Layer("encoder", (), own),) * t.layers, final=head, embedding=extra, ffn=ffn, rope=())
+    shape = assemble(
+        c,
+        architecture,
+        msgspec.structs.replace(t, tied=True),
+        (Layer("encoder", (), own),) * t.layers,
+        final=head,
+        embedding=extra,
+        ffn=ffn,
+        rope=(),
+    )
     return msgspec.structs.replace(shape, embeds_only=True)

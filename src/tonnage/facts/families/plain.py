@@ -11,7 +11,20 @@ import msgspec
 from tonnage.errors import InputError, UnknownError
 from tonnage.facts.blocks import Tensors, full_cache, window_cache
 from tonnage.facts.config import Config
-from tonnage.facts.families.common import Trunk, assemble, attention, experts, interleave, layer_kinds, mlp, norms, pattern_kinds, rope_table, trunk, vector
+from tonnage.facts.families.common import (
+    Trunk,
+    assemble,
+    attention,
+    experts,
+    interleave,
+    layer_kinds,
+    mlp,
+    norms,
+    pattern_kinds,
+    rope_table,
+    trunk,
+    vector,
+)
 from tonnage.facts.shape import Layer, ModelShape, RopeTable
 from tonnage.facts.tensors import Tensor
 
@@ -71,7 +84,9 @@ TRAITS: dict[str, Traits] = {
     "NemotronForCausalLM": Traits(norm_bias=True, gated=False),
     "StableLmForCausalLM": Traits(norm_bias=True, o_bias=False),
     "MixtralForCausalLM": Traits(moe="num_local_experts", moe_module="block_sparse_moe", window="all"),
-    "PhiMoEForCausalLM": Traits(moe="num_local_experts", moe_module="block_sparse_moe", norm_bias=True, head_bias=True, o_bias=True, window="all"),
+    "PhiMoEForCausalLM": Traits(
+        moe="num_local_experts", moe_module="block_sparse_moe", norm_bias=True, head_bias=True, o_bias=True, window="all"
+    ),
     "Qwen2MoeForCausalLM": Traits(moe="num_experts", qkv_bias=True, shared_gate=True, window="qwen2"),
     "Qwen3MoeForCausalLM": Traits(moe="num_experts", qk_norm="head", window="qwen2"),
     "OlmoeForCausalLM": Traits(moe="num_experts", qk_norm="all"),
@@ -113,7 +128,18 @@ def read(c: Config, architecture: str, outer: Config | None = None, vision: Tens
     if architecture.startswith("HunYuan"):
         rope = ()
     shape = assemble(
-        c, architecture, t, interleave(names, build), final=final, head_bias=traits.head_bias, vision=vision, draft=draft, draft_extra=extra, moe=moe, ffn=ffn, rope=rope
+        c,
+        architecture,
+        t,
+        interleave(names, build),
+        final=final,
+        head_bias=traits.head_bias,
+        vision=vision,
+        draft=draft,
+        draft_extra=extra,
+        moe=moe,
+        ffn=ffn,
+        rope=rope,
     )
     return msgspec.structs.replace(shape, head_everywhere=True) if gpt_oss else shape
 
@@ -132,7 +158,15 @@ def _attention(c: Config, t: Trunk, traits: Traits) -> Tensors:
     qkv_bias = _bias(c, traits.qkv_bias, "attention_bias", "qkv_bias", "use_qkv_bias", "use_bias", "bias")
     o_bias = traits.o_bias if traits.o_bias is not None else (c.flag("attention_bias", "bias") and traits.qkv_bias is None)
     mixer = attention(
-        t.hidden, t.heads, t.kv_heads, t.head_dim, qkv_bias=qkv_bias, o_bias=o_bias, qk_norm=q_norm, k_norm=k_norm, sinks=traits.gate == "router"
+        t.hidden,
+        t.heads,
+        t.kv_heads,
+        t.head_dim,
+        qkv_bias=qkv_bias,
+        o_bias=o_bias,
+        qk_norm=q_norm,
+        k_norm=k_norm,
+        sinks=traits.gate == "router",
     )
     return (*mixer, *norms(t.hidden, traits.norms * (2 if traits.norm_bias else 1)))
 
@@ -149,7 +183,9 @@ def _window_kinds(c: Config, t: Trunk, traits: Traits) -> tuple[str, ...]:
         return ("full",) * t.layers
     if not window or traits.window == "none":
         if window and traits.window == "none" and listed is None:
-            raise UnknownError("field 'sliding_window' is set, and this family has none that we know", where=c.where, hint="--assume full-attention")
+            raise UnknownError(
+                "field 'sliding_window' is set, and this family has none that we know", where=c.where, hint="--assume full-attention"
+            )
         return ("full",) * t.layers
     if listed is not None:
         return listed
@@ -196,12 +232,21 @@ def _experts(c: Config, t: Trunk, traits: Traits) -> tuple[tuple[int, int, int, 
     if per_token > count:
         raise InputError(f"num_experts_per_tok {per_token} is more than the {count} experts", where=c.where)
     shared = c.integer("shared_expert_intermediate_size", default=0, low=0)
-    shared = shared or inner * _scalar(c, "n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts", default=0)
+    shared = shared or inner * _scalar(
+        c, "n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts", default=0
+    )
     shared = shared or c.integer("shared_intermediate_size", default=0, low=0)
     c.ignore("experts_per_token", "num_experts", "num_local_experts", "use_expert_bias", "moe_intermediate_size", "num_mtp_modules")
     router = traits.gate == "router"
     tensors = experts(
-        t.hidden, inner, count, correction=traits.correction, bias=router, router_bias=router, module=traits.moe_module, gate=traits.gate,
+        t.hidden,
+        inner,
+        count,
+        correction=traits.correction,
+        bias=router,
+        router_bias=router,
+        module=traits.moe_module,
+        gate=traits.gate,
         router_bits=32 if traits.correction and traits.moe == "num_local_experts" else 0,
     )
     if shared:

@@ -50,7 +50,14 @@ def qwen3(v: Config, hidden: int, outer: Config) -> Tensors:
     levels = len(v.integers("deepstack_visual_indexes"))
     merger = _matrix("merger.fc1", merged, merged, "column", 1 + levels) + _matrix("merger.fc2", out, merged, "row", 1 + levels)
     positions = Tensor("visual.pos_embed", v.integer("num_position_embeddings", default=2304), width, "replicated", "vision", linear=False)
-    return (*_matrix("patch_embed", width, patch), positions, *merger, *_vectors(width, 2), *_vectors(merged, 2 * levels), *_encoder(width, inter, depth))
+    return (
+        *_matrix("patch_embed", width, patch),
+        positions,
+        *merger,
+        *_vectors(width, 2),
+        *_vectors(merged, 2 * levels),
+        *_encoder(width, inter, depth),
+    )
 
 
 def qwen25(v: Config, hidden: int, outer: Config) -> Tensors:
@@ -90,7 +97,12 @@ def glm5(v: Config, hidden: int, outer: Config) -> Tensors:
 
 def gemma3(v: Config, hidden: int, outer: Config) -> Tensors:
     """Return SigLIP and the projector of Gemma 3."""
-    width, depth, inter, patch = v.integer("hidden_size"), v.integer("num_hidden_layers"), v.integer("intermediate_size"), v.integer("patch_size")
+    width, depth, inter, patch = (
+        v.integer("hidden_size"),
+        v.integer("num_hidden_layers"),
+        v.integer("intermediate_size"),
+        v.integer("patch_size"),
+    )
     positions = (v.integer("image_size") // patch) ** 2
     return (
         *_matrix("patch_embedding", width, v.integer("num_channels", default=3) * patch**2),
@@ -107,7 +119,14 @@ def gemma4(v: Config, hidden: int, outer: Config) -> Tensors:
     width, depth, inter = v.integer("hidden_size"), v.integer("num_hidden_layers"), v.integer("intermediate_size")
     head_dim = v.integer("head_dim", default=max(1, width // v.integer("num_attention_heads", default=12)))
     return (
-        Tensor("visual.position_embedding_table", 2 * v.integer("position_embedding_size", default=10_240), width, "replicated", "vision", linear=False),
+        Tensor(
+            "visual.position_embedding_table",
+            2 * v.integer("position_embedding_size", default=10_240),
+            width,
+            "replicated",
+            "vision",
+            linear=False,
+        ),
         *_matrix("input_proj", width, 3 * v.integer("patch_size", default=16) ** 2, bias=False),
         *_encoder(width, inter, depth, bias=False, gated=True, norm_vectors=4, split=False),
         *_vectors(head_dim, 2 * depth),
@@ -189,7 +208,12 @@ def kimi(v: Config, hidden: int, outer: Config) -> Tensors:
 
 def internvl(v: Config, hidden: int, outer: Config) -> Tensors:
     """Return InternViT and the MLP projector of InternVL."""
-    width, depth, inter, patch = v.integer("hidden_size"), v.integer("num_hidden_layers"), v.integer("intermediate_size"), v.integer("patch_size")
+    width, depth, inter, patch = (
+        v.integer("hidden_size"),
+        v.integer("num_hidden_layers"),
+        v.integer("intermediate_size"),
+        v.integer("patch_size"),
+    )
     positions = (v.integer("image_size") // patch) ** 2 + 1
     merged = width * 4
     return (
