@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -62,7 +61,13 @@ def _option(param: click.Parameter | None) -> str:
 
 def terminal_width() -> int:
     """Return the columns of the terminal, 80 where there is none."""
-    return max(40, shutil.get_terminal_size((80, 24)).columns)
+    asked = os.environ.get("COLUMNS", "")
+    if asked.isdigit() and int(asked) > 0:
+        return max(40, int(asked))
+    try:
+        return max(40, os.get_terminal_size(sys.stdout.fileno()).columns)
+    except (OSError, ValueError):
+        return 80
 
 
 def in_colour() -> bool:

@@ -23,8 +23,10 @@ from tonnage.facts.gpu import (
     custom_card,
     memory_from_nvidia_smi,
     mig_slice,
+    card_of,
     parse_card,
 )
+from tonnage.facts.tables import table
 from tonnage.units import MIB
 
 GPUS = Path(__file__).parent / "data" / "gpus"
@@ -154,7 +156,7 @@ def _lookup(text: str, own: list[Card]) -> CardChoice | None:
     if found is None:
         return None
     slug, count, note = found
-    card = mine.get(slug) or load_card(GPUS / f"{slug}.toml")
+    card = mine.get(slug) or card_of(table(f"gpus/{slug}"), slug=slug)
     return CardChoice(card, count, f"{text} read as {card.name}; {note}" if note else "")
 
 

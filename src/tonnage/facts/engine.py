@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from tonnage.errors import InputError, UnknownError, closest_hint
 from tonnage.facts.provenance import Confidence
+from tonnage.facts.tables import table
 
-ENGINES = Path(__file__).parent / "data" / "engines"
 Release = tuple[int, int]
 OLDEST: Release = (0, 6)
 
@@ -72,9 +71,7 @@ def parse_engine(text: str) -> tuple[str, Release]:
 
 @lru_cache(maxsize=4)
 def _table(engine: str) -> dict[str, Any]:
-    import tomllib
-
-    return tomllib.loads((ENGINES / f"{engine}.toml").read_text(encoding="utf-8"))
+    return table(f"engines/{engine}")
 
 
 def _release(text: str) -> Release:
@@ -93,11 +90,11 @@ def rules_for(engine: str, release: Release) -> EngineRules:
     >>> rules_for("vllm", (0, 19)).default_utilization, rules_for("vllm", (0, 33)).default_utilization
     (0.9, 0.92)
     """
-    table = _table(engine)
-    oldest, latest = _release(table["oldest_known"]), _release(table["newest_known"])
+    known = _table(engine)
+    oldest, latest = _release(known["oldest_known"]), _release(known["newest_known"])
     confidence: Confidence = "assumed" if release < oldest else ("extrapolated" if release > latest else "exact")
     fields = [field for field in EngineRules.__struct_fields__ if field not in ("release", "confidence")]
-    values = {field: _value(table[field], release) for field in fields}
+    values = {field: _value(known[field], release) for field in fields}
     return msgspec.convert({"release": release, "confidence": confidence, **values}, EngineRules)
 
 
@@ -107,7 +104,7 @@ def _value(history: Mapping[str, Any], release: Release) -> Any:
     return held[-1] if held else min(past, key=lambda entry: entry[0])[1]
 
 
-def by_capability(table: Mapping[str, Any], capability: tuple[int, int] | None) -> Any:
+def by_capability(rule: Mapping[str, Any], capability: tuple[int, int] | None) -> Any:
     """Return a rule's value for a compute capability: its own entry, or "other", or None."""
     key = "" if capability is None else f"{capability[0]}.{capability[1]}"
-    return table.get(key, table.get("other"))
+    return rule.get(key, rule.get("other"))

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import datetime
 import re
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import msgspec
 
@@ -180,9 +181,20 @@ def parse_card(text: str, *, slug: str, where: str = "") -> Card:
 
     where = where or f"{slug}.toml"
     try:
-        fields = msgspec.convert(tomllib.loads(text), _CardFile)
+        table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"not TOML: {error}", where=where) from None
+    return card_of(table, slug=slug, where=where)
+
+
+def card_of(table: Mapping[str, Any], *, slug: str, where: str = "") -> Card:
+    """Return the card that a parsed card file describes.
+
+    Raises InputError: a field that is missing, unknown or of the wrong kind, a size without unit.
+    """
+    where = where or f"{slug}.toml"
+    try:
+        fields = msgspec.convert(table, _CardFile)
     except (msgspec.ValidationError, RecursionError) as error:
         problem, _, place = str(error).partition(" - at `$.")
         hint = "write sizes and rates as text with their unit, like '24 GiB' or '300 GB/s'"

@@ -67,6 +67,8 @@ class ContextLaw(_Law, frozen=True):
     """CUDA contexts, kernels and collectives. Sizes in bytes; `alone` by release, the rest by link."""
 
     alone: dict[str, int]
+    rocm: int
+    rocm_spread: int
     staged: int
     link: dict[str, int]
     link_below: dict[str, int]
@@ -74,6 +76,8 @@ class ContextLaw(_Law, frozen=True):
     link_ampere_below: int
     peer: int
     peer_layer: int
+    unified: tuple[str, ...]
+    unified_spread: int
     evidence: Evidence
     envelope: Envelope
 
@@ -147,6 +151,7 @@ class GraphLaw(_Law, frozen=True):
     graph_layer: int
     experts: int
     rocm: float
+    rocm_above: int
     pair_above: int
     evidence: Evidence
     envelope: Envelope
@@ -157,6 +162,8 @@ class LoadLaw(_Law, frozen=True):
 
     latent_copies: bool
     peak_until: str
+    repacked: dict[str, tuple[str, ...]]
+    repacked_copies: int
     evidence: Evidence
     envelope: Envelope
 
@@ -234,7 +241,15 @@ def at_release(history: Mapping[str, Value], release: Release) -> Value:
     return history[held[-1] if held else past[0][1]]
 
 
+def capability_key(capability: Release | None) -> str:
+    """Return a compute capability as the tables write it, "" for cards without one.
+
+    >>> capability_key((8, 9)), capability_key(None)
+    ('8.9', '')
+    """
+    return "" if capability is None else f"{capability[0]}.{capability[1]}"
+
+
 def by_card(table: Mapping[str, Value], capability: Release | None) -> Value:
     """Return the value for a compute capability, "other" where it has none of its own."""
-    key = "" if capability is None else f"{capability[0]}.{capability[1]}"
-    return table[key] if key in table else table["other"]
+    return table[key] if (key := capability_key(capability)) in table else table["other"]

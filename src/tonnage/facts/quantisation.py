@@ -49,6 +49,7 @@ class Scheme(msgspec.Struct, frozen=True):
 
 
 PLAIN = Scheme("plain", 0)
+_NUMBERED = re.compile(r"layers\\?\.\(?\[?\d")
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -78,6 +79,12 @@ class Quantisation(msgspec.Struct, frozen=True):
             words = sorted({form.split("-")[0].upper() for form in forms})
             return " and ".join(words)
         return names.get(self.method, self.method)
+
+    @property
+    def by_layer(self) -> bool:
+        """Whether some layers are stored otherwise than their like: a pattern names a layer by its number."""
+        patterns = (*self.ignored, *(pattern for target in self.targets for pattern in target.modules))
+        return any(_NUMBERED.search(pattern) for pattern in patterns)
 
     def scheme(self, module: str) -> Scheme:
         """Return the scheme of a linear module by its full path, PLAIN where it is left alone.

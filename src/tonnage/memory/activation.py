@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tonnage.facts.dtype import torch_bits
-from tonnage.facts.overheads import OverheadConstants, Release, at_release, by_card, release_of
+from tonnage.facts.overheads import OverheadConstants, Release, at_release, by_card, capability_key, release_of
 from tonnage.facts.shape import Layer, ModelShape
 from tonnage.facts.tensors import Tensor
 from tonnage.memory.parallel import Parallelism, stages
@@ -216,8 +216,7 @@ def _experts(load: EngineLoad, c: OverheadConstants) -> tuple[int, str]:
     shape, parallel = load.shape, load.parallel
     if not shape.experts:
         return 0, ""
-    free = c.experts.free_forms.get("" if load.capability is None else f"{load.capability[0]}.{load.capability[1]}", ())
-    if any(target.scheme.form in free for target in shape.quantisation.targets):
+    if {target.scheme.form for target in shape.quantisation.targets} & {*c.experts.free_forms.get(capability_key(load.capability), ())}:
         return 0, ""
     width = shape.expert_hidden if parallel.expert else ceil_div(shape.expert_hidden, parallel.tp)
     hidden, tokens = shape.hidden_size, load.max_num_batched_tokens * (parallel.dp if parallel.expert else 1)

@@ -7,12 +7,14 @@ the residuals of the measured starts inside the settings they cover, and widens 
 
 from __future__ import annotations
 
-from math import log2
+from collections.abc import Callable
+from math import log2, prod
 
 import msgspec
 
-from tonnage.facts.overheads import Envelope, Evidence, OverheadConstants, Steps, at_release, release_of
+from tonnage.facts.overheads import Envelope, Evidence, OverheadConstants, Steps, at_release, capability_key, release_of
 from tonnage.facts.provenance import Banded, Confidence
+from tonnage.facts.tensors import Tensor
 from tonnage.memory.activation import EngineLoad, Peak, peak, second_runner
 from tonnage.memory.weights import rank_shape
 from tonnage.units import size
@@ -65,7 +67,7 @@ def distance(load: EngineLoad, envelope: Envelope, steps: Steps) -> float:
     away = min(beyond * steps.release, steps.release_most)
     if load.capability is None:
         away += steps.vendor
-    elif f"{load.capability[0]}.{load.capability[1]}" not in envelope.capabilities:
+    elif capability_key(load.capability) not in envelope.capabilities:
         away += steps.capability
     if envelope.links and load.parallel.tp > 1 and load.link not in envelope.links:
         away += steps.link
@@ -87,19 +89,25 @@ def _banded(best: int, evidence: Evidence, away: float, *, below: int = 0, above
 def _context(load: EngineLoad, c: OverheadConstants) -> Term:
     law, tp = c.context, load.parallel.tp
     alone = law.staged if load.parallel.pp > 1 else at_release(law.alone, load.release)
-    best, below, above = alone, 0, 0
+    below = above = 0
+    if load.capability is None:
+        alone, below, above = law.rocm, law.rocm_spread, law.rocm_spread
+    best = alone
     why = f"CUDA context and kernels {size(alone)}"
     ranks = tp if tp > 1 or not load.parallel.expert else load.parallel.ep
     if ranks > 1:
         link = load.link if load.link in law.link else "other"
         peers = (ranks - 1) * (law.peer + law.peer_layer * len(load.layers))
         best += law.link[link] + peers
-        below, above = law.link_below[link], law.link_above[link]
-        if link == "nvlink" and load.capability is not None and load.capability < (9, 0):
-            below = law.link_ampere_below
+        old = link == "nvlink" and load.capability is not None and load.capability < (9, 0)
+        below += law.link_ampere_below if old else law.link_below[link]
+        above += law.link_above[link]
         why += f", collectives over {load.link} {size(law.link[link])}, {ranks - 1} peers x {len(load.layers)} layers {size(peers)}"
     elif load.parallel.pp > 1:
         why += "; a stage's collectives start before the engine's first look at the memory"
+    if capability_key(load.capability) in law.unified:
+        below, above = below + law.unified_spread, above + law.unified_spread
+        why += "; memory shared with the CPU, where the page cache moves what counts as free"
     away = distance(load, law.envelope, c.steps)
     return Term("context, comms", _banded(best, law.evidence, away, below=below, above=above), why, True)
 
@@ -152,31 +160,37 @@ def _graphs(load: EngineLoad, c: OverheadConstants) -> Term:
     away = distance(load, law.envelope, c.steps) + c.steps.feature * bool(load.mtp)
     usual, _ = captured(msgspec.structs.replace(load, max_num_seqs=law.envelope.sequences[1] if law.envelope.sequences else 1), law.largest)
     share = min(1.0, 0.2 + 0.8 * graphs / usual)  # what few sequences capture is small, and so is its error
-    pair = int(law.pair_above * share) if load.parallel.tp == 2 and charged else 0
-    band = _banded(best, law.evidence, away, above=pair, share=share)
+    pair = law.pair_above if load.parallel.tp == 2 and charged else 0
+    above = int((pair + (law.rocm_above if rocm else 0)) * share)
+    band = _banded(best, law.evidence, away, above=above, share=share)
     why = f"{graphs} graphs up to {most} tokens x {layers} layers x {size(law.graph_layer)}, {size(first)} shared"
     return Term("CUDA graphs", band, why + ("" if charged else "; captured after the cache is sized, outside the budget"), charged)
 
 
 def _load_copies(load: EngineLoad, c: OverheadConstants) -> Term:
-    """Return the copies that latent attention keeps of its up-projection; other models leave nothing that rows show."""
+    """Return what loading leaves: latent attention's second up-projection, and the peak of repacking one layer's experts."""
     law = c.load
-    elements = 0
-    for layer in load.layers if law.latent_copies else ():
-        for tensor in layer.tensors:
-            if tensor.name.endswith("kv_b_proj"):
-                rows, cols, copies = rank_shape(tensor, load.parallel)
-                elements += rows * cols * copies
-    best = elements * load.bytes_each
+    latent = _rank_elements(load, lambda tensor: law.latent_copies and tensor.name.endswith("kv_b_proj"))
+    best = sum(latent) * load.bytes_each
+    told = [f"latent attention keeps its up-projection twice: {sum(latent):,} elements x {load.bytes_each} B"] if best else []
+    counted = load.release <= release_of(law.peak_until)
+    schemes = {target.scheme for target in load.shape.quantisation.targets}
+    repacked = [scheme for scheme in schemes if scheme.form in law.repacked.get(capability_key(load.capability), ())]
+    if repacked and counted:
+        layer = max(_rank_elements(load, lambda tensor: tensor.experts > 0), default=0)
+        scales = 8 / repacked[0].group if repacked[0].group else 0
+        peak_bytes = law.repacked_copies * int(layer * (repacked[0].bits + scales) / 8)
+        best += peak_bytes
+        told.append(f"one layer's {repacked[0].form} experts old and new while they are repacked, {size(peak_bytes)}")
+    if counted:
+        told.append("the weights are read at their peak while loading")
     away = distance(load, law.envelope, c.steps)
-    why = (
-        f"latent attention keeps its up-projection twice: {elements:,} elements x {load.bytes_each} B"
-        if best
-        else "nothing kept beyond the parameters"
-    )
-    if load.release <= release_of(law.peak_until):
-        why += "; the weights are read at their peak while loading"
-    return Term("load copies", _banded(best, law.evidence, away), why, True)
+    return Term("load copies", _banded(best, law.evidence, away), "; ".join(told) or "nothing kept beyond the parameters", True)
+
+
+def _rank_elements(load: EngineLoad, wanted: Callable[[Tensor], bool]) -> list[int]:
+    """Return, layer by layer, the elements of the matrices that are wanted, on this rank."""
+    return [sum(prod(rank_shape(t, load.parallel)) for t in layer.tensors if t.linear and wanted(t)) for layer in load.layers]
 
 
 def _lora(load: EngineLoad) -> Term:

@@ -134,15 +134,15 @@ def rank_weights(
     bits = torch_bits(dtype or served_dtype(shape))
     totals: dict[str, int] = {}
     count = 0
-    for tensor, module in _stage_tensors(shape, parallel, stage, mtp=mtp, vision=vision):
+    for tensor, module, times in _stage_tensors(shape, parallel, stage, mtp=mtp, vision=vision):
         if not tensor.loaded:
             continue
         scheme = shape.quantisation.scheme(module) if tensor.linear else PLAIN
         held, stored = rank_bytes(
             tensor, parallel, scheme, bits, padding if tensor.experts and "experts" in tensor.cls and _is_mxfp4(shape) else UNPADDED
         )
-        totals[tensor.cls] = totals.get(tensor.cls, 0) + stored
-        count += held
+        totals[tensor.cls] = totals.get(tensor.cls, 0) + stored * times
+        count += held * times
     return Weights(totals, count, _buffers(shape, parallel, stage, bits, rules.fourfold_rope))
 
 
@@ -158,50 +158,68 @@ def checkpoint_bytes(shape: ModelShape) -> int:
     """
     bits = torch_bits(shape.dtype)
     total = 0
-    for tensor, module in _all_tensors(shape):
+    for tensor, module, times in _all_tensors(shape):
         if tensor.stored:
             scheme = shape.quantisation.scheme(module) if tensor.linear and tensor.cls != "vision" else PLAIN
-            total += _stored(tensor, tensor.rows, tensor.cols, scheme, bits) * tensor.count * max(1, tensor.experts)
+            total += _stored(tensor, tensor.rows, tensor.cols, scheme, bits) * tensor.count * max(1, tensor.experts) * times
     return total
 
 
-def _all_tensors(shape: ModelShape) -> Iterator[tuple[Tensor, str]]:
-    yield from ((tensor, tensor.name) for tensor in (*shape.embedding, *shape.head, *shape.vision, *shape.draft_extra))
-    yield from _layer_tensors(shape.layers, 0)
+Placed = tuple[Tensor, str, int]
+"""A tensor, the module path that quantisation knows it by, and how many equal layers have it."""
+
+
+def _once(tensors: Iterable[Tensor]) -> Iterator[Placed]:
+    yield from ((tensor, tensor.name, 1) for tensor in tensors)
+
+
+def _all_tensors(shape: ModelShape) -> Iterator[Placed]:
+    yield from _once((*shape.embedding, *shape.head, *shape.vision, *shape.draft_extra))
+    yield from _layer_tensors(shape, 0, len(shape.layers))
     yield from _draft_tensors(shape, len(shape.draft))
 
 
-def _layer_tensors(layers: Iterable[Layer], first: int) -> Iterator[tuple[Tensor, str]]:
-    for index, layer in enumerate(layers, first):
+def _layer_tensors(shape: ModelShape, start: int, stop: int) -> Iterator[Placed]:
+    """Yield the tensors of a run of layers; equal layers come once, unless a quantisation tells them apart by number."""
+    if shape.quantisation.by_layer:
+        runs = [(index, shape.layers[index], 1) for index in range(start, stop)]
+    else:
+        firsts: dict[int, tuple[int, Layer, int]] = {}
+        for index in range(start, stop):
+            layer = shape.layers[index]
+            first, _, times = firsts.get(id(layer), (index, layer, 0))
+            firsts[id(layer)] = (first, layer, times + 1)
+        runs = list(firsts.values())
+    for index, layer, times in runs:
         for tensor in layer.tensors:
-            yield tensor, f"model.layers.{index}.{tensor.name}"
+            yield tensor, f"model.layers.{index}.{tensor.name}", times
 
 
-def _draft_tensors(shape: ModelShape, count: int) -> Iterator[tuple[Tensor, str]]:
+def _draft_tensors(shape: ModelShape, count: int) -> Iterator[Placed]:
     """Yield the tensors of draft layers, which checkpoints call mtp.layers.N or number after the decoder's."""
     own = shape.quantisation
     for index, layer in enumerate(shape.draft[:count]):
         for tensor in layer.tensors:
             numbered, named = f"model.layers.{len(shape.layers) + index}.{tensor.name}", f"mtp.layers.{index}.{tensor.name}"
-            yield tensor, numbered if own.ignores(numbered) else named
+            yield tensor, numbered if own.ignores(numbered) else named, 1
 
 
-def _stage_tensors(shape: ModelShape, parallel: Parallelism, stage: int, *, mtp: bool, vision: bool) -> Iterator[tuple[Tensor, str]]:
+def _stage_tensors(shape: ModelShape, parallel: Parallelism, stage: int, *, mtp: bool, vision: bool) -> Iterator[Placed]:
     counts = stages(len(shape.layers), parallel.pp)
     first, last = stage == 0, stage == parallel.pp - 1
     start = sum(counts[:stage])
     if first:
-        yield from ((tensor, tensor.name) for tensor in shape.embedding)
+        yield from _once(shape.embedding)
     if vision:
-        yield from ((tensor, tensor.name) for tensor in shape.vision)
+        yield from _once(shape.vision)
     if last and shape.tied and not first:
-        yield from ((tensor, tensor.name) for tensor in shape.embedding[:1])
+        yield from _once(shape.embedding[:1])
     if last or shape.head_everywhere:
-        yield from ((tensor, tensor.name) for tensor in shape.head)
+        yield from _once(shape.head)
     if last and mtp:
-        yield from ((tensor, tensor.name) for tensor in shape.draft_extra if "embed" not in tensor.name and "head.head" not in tensor.name)
+        yield from _once(tensor for tensor in shape.draft_extra if "embed" not in tensor.name and "head.head" not in tensor.name)
         yield from _draft_tensors(shape, 1)
-    yield from _layer_tensors(shape.layers[start : start + counts[stage]], start)
+    yield from _layer_tensors(shape, start, start + counts[stage])
 
 
 def rank_shape(tensor: Tensor, parallel: Parallelism) -> tuple[int, int, int]:

@@ -10,7 +10,7 @@ from tonnage.report.plan_value import rules_of_thumb
 from tonnage.report.terminal import bar, paint, wrapped
 from tonnage.units import gib, size
 
-LABEL, FIGURE, SURE = 17, 9, 12
+LABEL, FIGURE = 15, 6
 
 
 def plan_text(made: MemoryPlan, alternatives: tuple[Change, ...], *, width: int = 80, colour: bool = False, command: str = "") -> str:
@@ -91,22 +91,26 @@ def _bar(made: MemoryPlan, width: int, colour: bool) -> list[str]:
 
 
 def _lines(made: MemoryPlan, width: int, colour: bool) -> Iterator[str]:
-    for entry in made.ledger:
-        figure = gib(entry.bytes).rjust(FIGURE - 2) + " GiB" if entry is made.ledger[0] else gib(entry.bytes).rjust(FIGURE - 2) + "    "
-        head = f"  {entry.label.ljust(LABEL)}{figure}  {entry.confidence.ljust(SURE)}"
-        rest = wrapped(entry.why, width - len(head)) if width - len(head) >= 24 else [entry.why]
+    shown = [entry for entry in made.ledger if entry.bytes or entry.label in ("cache pool", "kept back")]
+    sure = max(len(entry.confidence) for entry in shown) + 2
+    for entry in shown:
+        head = f"  {entry.label.ljust(LABEL)}{gib(entry.bytes).rjust(FIGURE)} {'GiB' if entry is shown[0] else '   '}  {entry.confidence.ljust(sure)}"
+        band = f"{gib(entry.low)}-{gib(entry.high)}; " if gib(entry.low) != gib(entry.high) else ""
+        room = width - len(head)
+        rest = wrapped(band + entry.why, room) if room >= 24 else wrapped(band + entry.why, width - 6)
+        yield from _beside(head, rest, room)
+    head = f"  {'= the card'.ljust(LABEL)}{gib(made.card_bytes).rjust(FIGURE)}      {made.request.card.memory.confidence.ljust(sure)}"
+    yield head + "as CUDA reports it"
+
+
+def _beside(head: str, rest: list[str], room: int) -> Iterator[str]:
+    """Yield a line and its text to the right, or below it where the terminal is narrow."""
+    if room >= 24:
         yield head + rest[0]
         yield from (" " * len(head) + more for more in rest[1:])
-        if entry.high > entry.low and entry.label != "cache pool":
-            band = f"{gib(entry.low)} to {gib(entry.high)}"
-            yield " " * len(head) + paint(band, "dim", colour)
-    total = sum(entry.bytes for entry in made.ledger)
-    yield f"  {'= the card'.ljust(LABEL)}{gib(total).rjust(FIGURE - 2)}      {made.request.card.memory.confidence.ljust(SURE)}{_short(made.request.card.memory.source, width - LABEL - FIGURE - SURE - 8)}"
-
-
-def _short(text: str, width: int) -> str:
-    first = text.split(";")[0].split(". ")[0]
-    return first if len(first) <= max(20, width) else first[: max(20, width) - 3] + "..."
+    else:
+        yield head.rstrip()
+        yield from ("      " + text for text in rest)
 
 
 def _one_user(made: MemoryPlan, width: int) -> Iterator[str]:
