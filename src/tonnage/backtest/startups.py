@@ -59,6 +59,7 @@ class Start(msgspec.Struct, frozen=True):
     settings: EngineSettings
     rules: EngineRules
     dtype: str
+    drafter_layers: int = 0
 
 
 def by_allocator(
@@ -110,7 +111,7 @@ def read_start(row: Mapping[str, str], load: Callable[[str], ModelShape], card: 
     settings = _settings(row, release)
     if settings.parallel.dp > 1 and shape.experts:  # data-parallel ranks share the experts, with or without the flag
         settings = msgspec.structs.replace(settings, parallel=msgspec.structs.replace(settings.parallel, expert=True))
-    return Start(row.get("id", ""), shape, found, resolved(settings, shape, host, rules), rules, dtype)
+    return Start(row.get("id", ""), shape, found, resolved(settings, shape, host, rules), rules, dtype, _drafter_layers(row))
 
 
 def release_in(text: str) -> tuple[int, int]:
@@ -152,6 +153,12 @@ def _settings(row: Mapping[str, str], release: tuple[int, int]) -> EngineSetting
         enforce_eager=row.get("enforce_eager", "").lower() == "true",
         language_model_only="language-model-only" in flags or "limit-mm-per-prompt 0" in flags or "image 0" in flags,
     )
+
+
+def _drafter_layers(row: Mapping[str, str]) -> int:
+    """Return the layers of a draft model that is loaded beside: five of DFlash, one of EAGLE, as published ones have."""
+    flags = row.get("other_flags", "").lower()
+    return 5 if "dflash" in flags else (1 if "eagle" in flags else 0)
 
 
 def _prefix_caching(flags: str) -> bool | None:
@@ -205,6 +212,20 @@ def _stage(start: Start, constants: OverheadConstants, stage: int) -> tuple[list
         ),
         constants,
     )  # fmt: skip
-    lines = [line("weights", held, ""), *(line(term.label, term.size, term.why) for term in terms if term.charged)]
+    drafter = (
+        [line("draft model", _drafter(start), f"{start.drafter_layers} dense layers as wide as the model's")]
+        if start.drafter_layers
+        else []
+    )
+    lines = [line("weights", held, ""), *drafter, *(line(term.label, term.size, term.why) for term in terms if term.charged)]
     requested = Banded(ceil(memory.best * share), ceil(memory.low * share), ceil(memory.high * share), memory.confidence)
     return lines, pool_of(requested, lines)
+
+
+def _drafter(start: Start) -> Banded:
+    """Return what a draft model takes on a rank: layers as wide as the model's own, in 16 bits; its embedding is shared."""
+    shape = start.shape
+    attention = shape.hidden_size * shape.head_dim * (2 * shape.heads + 2 * shape.kv_heads)
+    layer = attention + 3 * shape.hidden_size * (shape.ffn_hidden or shape.expert_hidden * shape.experts_per_token)
+    best = 2 * start.drafter_layers * layer // start.settings.parallel.tp
+    return Banded(best, best // 4, best * 3 // 2, "assumed", "layers of published draft models")
