@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
 from tonnage.errors import InputError
+from tonnage.facts.tables import table
 from tonnage.units import parse_bytes
 
-OVERHEADS = Path(__file__).parent / "data" / "overheads.toml"
 Release = tuple[int, int]
 Value = TypeVar("Value")
 
@@ -193,11 +192,16 @@ def parse_overheads(text: str, *, where: str = "overheads.toml") -> OverheadCons
     import tomllib
 
     try:
-        fields = tomllib.loads(text)
-        fields.pop("checked", None)
-        return msgspec.convert(_sized(fields, where), OverheadConstants)
+        return constants_from(tomllib.loads(text), where=where)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"not TOML: {error}", where=where) from None
+
+
+def constants_from(fields: Mapping[str, Any], *, where: str = "overheads.toml") -> OverheadConstants:
+    """Return the constants in a table whose sizes are text with units. Raises InputError as `parse_overheads`."""
+    try:
+        kept = {name: value for name, value in fields.items() if name != "checked"}
+        return msgspec.convert(_sized(kept, where), OverheadConstants)
     except msgspec.ValidationError as error:
         raise InputError(str(error), where=where, hint="sizes are text with their unit, like '32 MiB'") from None
 
@@ -221,7 +225,7 @@ def overhead_constants() -> OverheadConstants:
     >>> constants.forward.buffer, at_release(constants.sampler.row_bytes, (0, 19)), at_release(constants.sampler.row_bytes, (0, 16))
     (52428800, 14, 38)
     """
-    return parse_overheads(OVERHEADS.read_text(encoding="utf-8"))
+    return constants_from(table("overheads"))
 
 
 def release_of(text: str) -> Release:
@@ -250,6 +254,6 @@ def capability_key(capability: Release | None) -> str:
     return "" if capability is None else f"{capability[0]}.{capability[1]}"
 
 
-def by_card(table: Mapping[str, Value], capability: Release | None) -> Value:
+def by_card(rule: Mapping[str, Value], capability: Release | None) -> Value:
     """Return the value for a compute capability, "other" where it has none of its own."""
-    return table[key] if (key := capability_key(capability)) in table else table["other"]
+    return rule[key] if (key := capability_key(capability)) in rule else rule["other"]
