@@ -41,7 +41,7 @@ def examples(text: str) -> Iterator[Example]:
         first = text[: block.start(2)].count("\n") + 1
         lines = block[2].splitlines()
         starts = [n for n, line in enumerate(lines) if line.startswith("$ ") or (block[1] != "console" and line.startswith("tonnage "))]
-        for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        for start, end in zip(starts, [*starts, len(lines)][1:], strict=True):
             stop = start
             while lines[stop].endswith("\\"):
                 stop += 1

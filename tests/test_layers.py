@@ -48,7 +48,7 @@ LAYERS = (
 PURE = {"errors", "units", "facts", "workload", "settings", "memory", "stats", "sim", "capacity"}
 """Layers of values and functions: what they are told decides what they answer."""
 
-SHELLS = {"tonnage.facts.cards", "tonnage.facts.catalog", "tonnage.facts.checkpoint", "tonnage.facts.hub"}
+SHELLS = {f"tonnage.facts.{name}" for name in ("cards", "catalog", "checkpoint", "hub", "overheads", "tables")}
 """The doors of the pure layers: they may hold paths, and reach further only inside the function that does."""
 
 WORLD = {"time", "os", "socket", "subprocess", "asyncio", "random", "click", "rich"}

@@ -78,9 +78,15 @@ def _predict(name: str, inputs: Mapping[str, Any], load: Callable[[str], ModelSh
     )
     too_long = does_not_hold_one(made, pool)
     return Prediction(
-        name, refused=too_long is not None, reason=too_long.reason if too_long else "", num_gpu_blocks=made.num_blocks, bytes_per_block=made.bytes_per_block,
-        max_concurrency=made.concurrency(settings.max_model_len or 1), kv_cache_size_tokens=made.printed_tokens, weights_bytes_per_rank=held.total,
-    )  # fmt: skip
+        name,
+        refused=too_long is not None,
+        reason=too_long.reason if too_long else "",
+        num_gpu_blocks=made.num_blocks,
+        bytes_per_block=made.bytes_per_block,
+        max_concurrency=made.concurrency(settings.max_model_len or 1),
+        kv_cache_size_tokens=made.printed_tokens,
+        weights_bytes_per_rank=held.total,
+    )
 
 
 def _weight_rules(rules: EngineRules, capability: tuple[int, int]) -> WeightRules:

@@ -212,11 +212,7 @@ def _stage(start: Start, constants: OverheadConstants, stage: int) -> tuple[list
         ),
         constants,
     )  # fmt: skip
-    drafter = (
-        [line("draft model", _drafter(start), f"{start.drafter_layers} dense layers as wide as the model's")]
-        if start.drafter_layers
-        else []
-    )
+    drafter = [line("draft model", _drafter(start), f"{start.drafter_layers} layers as wide as the model's")][: start.drafter_layers]
     lines = [line("weights", held, ""), *drafter, *(line(term.label, term.size, term.why) for term in terms if term.charged)]
     requested = Banded(ceil(memory.best * share), ceil(memory.low * share), ceil(memory.high * share), memory.confidence)
     return lines, pool_of(requested, lines)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,7 @@ def allocator(file: Path, configs: Path | None, predictions: Path | None, worst:
     from tonnage.backtest.allocator import Score, compare, kind_of, predict
     from tonnage.facts.catalog import find_model
 
-    @lru_cache(maxsize=None)
+    @cache
     def load(name: str) -> Any:
         path = configs / f"{name}.json" if configs is not None else None
         return find_model(str(path) if path is not None and path.exists() else name.replace("--", "/", 1)).shape
@@ -73,8 +73,9 @@ def allocator(file: Path, configs: Path | None, predictions: Path | None, worst:
         inputs = row.get("inputs", {})
         kind = "unknown" if made.skipped else kind_of(load(str(inputs.get("model"))))
         keys = ("all", f"kind {kind}", f"capability {str(inputs.get('capability'))[:1]}", f"release {inputs.get('engine')}")
-        scores = [tables.setdefault(key, Score()) for key in keys]
-        differs = [compare(made, answers, score) for score in scores][0]
+        differs = ""
+        for key in keys:
+            differs = compare(made, answers, tables.setdefault(key, Score()))
         if differs:
             differing.append(
                 {

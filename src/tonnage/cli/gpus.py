@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
+
+if TYPE_CHECKING:
+    from tonnage.facts.gpu import Card
 
 
 @click.command("gpus")
@@ -61,10 +65,14 @@ def command(name: str | None, vendor: str | None, least: str | None, facts: Path
         click.echo(msgspec.json.encode({"schema": "tonnage.gpus/1", "gpus": [msgspec.to_builtins(card) for card in cards]}).decode())
         return 0
     head = ("card", "name", "GiB", "GB/s", "cap.", "memory")
-    body = [
-        (c.slug, c.name, gib(c.memory.best), f"{c.bandwidth_bytes_per_s / 1e9:,.0f}", f"{c.compute_capability[0]}.{c.compute_capability[1]}" if c.compute_capability else "-", c.memory.confidence)
-        for c in sorted(cards, key=lambda c: (c.vendor, c.memory.best))
-    ]  # fmt: skip
+    body = [_row(each) for each in sorted(cards, key=lambda each: (each.vendor, each.memory.best))]
     click.echo("\n".join(table([head, *body], "llrrll")))
     click.echo(f"{len(cards)} cards. Memory is what CUDA reports, not the size on the box.")
     return 0
+
+
+def _row(card: Card) -> tuple[str, ...]:
+    from tonnage.units import gib
+
+    capability = f"{card.compute_capability[0]}.{card.compute_capability[1]}" if card.compute_capability else "-"
+    return card.slug, card.name, gib(card.memory.best), f"{card.bandwidth_bytes_per_s / 1e9:,.0f}", capability, card.memory.confidence

@@ -104,7 +104,8 @@ def _show(value: dict[str, Any]) -> None:
         ("layers", layers + (f", {value['draft_layers']} draft" if value["draft_layers"] else "")),
         (
             "heads",
-            f"{value['heads']} x {value['head_dim']}, {value['kv_heads']} KV; hidden {value['hidden_size']:,}; vocabulary {value['vocab_size']:,}",
+            f"{value['heads']} x {value['head_dim']}, {value['kv_heads']} KV; hidden {value['hidden_size']:,}; "
+            f"vocabulary {value['vocab_size']:,}",
         ),
         ("context", f"up to {value['max_position']:,} tokens"),
         ("cache a token", f"{size(value['kv_bytes_per_token'])} (FP8 {size(value['kv_bytes_per_token_fp8'])})"),

@@ -109,12 +109,23 @@ def request_of(given: dict[str, Any]) -> Any:
     if choice.note:
         model = msgspec.structs.replace(model, notes=(*model.notes, choice.note))
     settings = EngineSettings(
-        engine=engine, release=release, parallel=_parallel(given, choice.count), weights=given["weights"], kv_cache_dtype=given["kv"],
-        max_model_len=given["max_model_len"], max_num_seqs=given["max_num_seqs"], max_num_batched_tokens=given["max_num_batched_tokens"],
-        gpu_memory_utilization=_utilization(given["utilization"]), enable_prefix_caching=_caching(given), block_size=given["block_size"],
-        mamba_ssm_cache_dtype=_state_dtype(given["state_dtype"]), num_speculative_tokens=given["mtp"], async_scheduling=not given["no_async_scheduling"],
-        enforce_eager=given["enforce_eager"], lora=_lora(given["lora"]),
-    )  # fmt: skip
+        engine=engine,
+        release=release,
+        parallel=_parallel(given, choice.count),
+        weights=given["weights"],
+        kv_cache_dtype=given["kv"],
+        max_model_len=given["max_model_len"],
+        max_num_seqs=given["max_num_seqs"],
+        max_num_batched_tokens=given["max_num_batched_tokens"],
+        gpu_memory_utilization=_utilization(given["utilization"]),
+        enable_prefix_caching=_caching(given),
+        block_size=given["block_size"],
+        mamba_ssm_cache_dtype=_state_dtype(given["state_dtype"]),
+        num_speculative_tokens=given["mtp"],
+        async_scheduling=not given["no_async_scheduling"],
+        enforce_eager=given["enforce_eager"],
+        lora=_lora(given["lora"]),
+    )
     load = workload(
         given["users"],
         given["context"],

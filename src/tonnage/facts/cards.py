@@ -20,10 +20,10 @@ from tonnage.errors import EndpointError, InputError, UnknownError, closest_hint
 from tonnage.facts.gpu import (
     MIG_PROFILE,
     Card,
+    card_of,
     custom_card,
     memory_from_nvidia_smi,
     mig_slice,
-    card_of,
     parse_card,
 )
 from tonnage.facts.tables import table

@@ -102,8 +102,8 @@ def _tower(c: Config, text: Config, tower: str) -> Tensors:
 
 def _as_full_attention(config: Mapping[str, Any], where: str, architecture: str) -> ModelShape:
     """Return an upper bound: every layer caches keys and values for every token; weights as a plain decoder's."""
-    from tonnage.facts.families.common import assemble, trunk
     from tonnage.facts.blocks import attention, experts, full_cache, mlp, norms
+    from tonnage.facts.families.common import assemble, trunk
 
     inner = config.get("text_config") or config.get("llm_config") or config
     if not isinstance(inner, Mapping):

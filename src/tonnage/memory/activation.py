@@ -122,7 +122,7 @@ def peak(load: EngineLoad, c: OverheadConstants) -> Peak:
     cause = max(moments, key=lambda name: moments[name][0])
     constant = by_card(c.forward.workspace, load.capability) + held + stage_copies
     best, why = moments[cause]
-    if held and cause != "vision":
+    if held:
         why += f", {size(held)} of images held"
     if stage_copies:
         why += f", {size(stage_copies)} from the stage before"
@@ -265,4 +265,4 @@ def _images(load: EngineLoad, c: OverheadConstants) -> tuple[int, int, str]:
     outputs = max((t.count for t in matrices if t.name.endswith("merger.fc2")), default=1)
     held = (patches * pixels + tokens * shape.hidden_size * outputs) * load.bytes_each
     tower = patches * (c.vision.widths[0] * inner + c.vision.widths[1] * hidden) * load.bytes_each
-    return tower, held, f"vision tower: {items} images of {largest:,} tokens, {patches:,} patches in all"
+    return tower, held, f"vision tower: {items} image{'s' * (items > 1)} of {largest:,} tokens, {patches:,} patches in all"

@@ -35,7 +35,8 @@ def _growth(made: MemoryPlan) -> Iterator[str]:
     for cache in dict.fromkeys(full):
         count, heads = full.count(cache), max(1, cache.kv_heads // tp)
         each = attention_token_bytes(cache, tp, made.cache_dtype)
-        yield f"growth = {count} full layers x {heads} KV heads on the rank x ({cache.k_dim} + {cache.v_dim}) x {bits} bits = {count * each:,} B a token"
+        product = f"{count} full layers x {heads} KV heads on the rank x ({cache.k_dim} + {cache.v_dim}) x {bits} bits"
+        yield f"growth = {product} = {count * each:,} B a token"
     latent = [cache for cache in shape.caches if isinstance(cache, LatentCache)]
     for one in dict.fromkeys(latent):
         each = attention_token_bytes(one, tp, made.cache_dtype)
@@ -68,7 +69,8 @@ def _group(group: Group, allocation: Allocation, made: MemoryPlan) -> str:
     if page.kind == "state":
         formula = f"{blocks} state blocks a sequence"
     elif page.kind in ("sliding", "ring"):
-        formula = f"ceil(min({page.window} - 1 + {_flight(made.settings, allocation)} in flight, {tokens:,}) / {page.block}) + 1 = {blocks} blocks"
+        kept = f"min({page.window} - 1 + {_flight(made.settings, allocation)} in flight, {tokens:,})"
+        formula = f"ceil({kept} / {page.block}) + 1 = {blocks} blocks"
     elif page.kind == "chunked":
         formula = f"ceil(min({page.window} + {_flight(made.settings, allocation)} in flight, {tokens:,}) / {page.block}) = {blocks} blocks"
     else:

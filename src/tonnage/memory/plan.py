@@ -21,7 +21,7 @@ from tonnage.facts.provenance import Banded, Confidence, weakest
 from tonnage.memory.allocator import Allocation, allocate
 from tonnage.memory.defaults import Host, resolved
 from tonnage.memory.kv import ContextCost, context_cost, ideal_users
-from tonnage.memory.ledger import Line, Pool, exact, line, pool_of
+from tonnage.memory.ledger import Line, Pool, line, pool_of
 from tonnage.memory.overhead import EngineLoad, Term, overhead
 from tonnage.memory.pages import cache_dtype
 from tonnage.memory.refusals import Refusal, does_not_hold_one, refusals
@@ -127,9 +127,23 @@ def plan(request: Request) -> MemoryPlan:
         refused = (*refused, one)
     fits = not refused and pool.bytes > 0 and users.admitted >= request.workload.users
     return MemoryPlan(
-        request, settings, dtype, cache, shape.quantisation.label or _plain_label(dtype), fits, _closed(lines, pool, requested, request, settings),
-        pool, requested, cost, per_user, users, allocation, refused, _warnings(request, settings, cache, users, pool), _notes(request),
-    )  # fmt: skip
+        request,
+        settings,
+        dtype,
+        cache,
+        shape.quantisation.label or _plain_label(dtype),
+        fits,
+        _closed(lines, pool, requested, request, settings),
+        pool,
+        requested,
+        cost,
+        per_user,
+        users,
+        allocation,
+        refused,
+        _warnings(request, settings, cache, users, pool),
+        _notes(request),
+    )
 
 
 def _plain_label(dtype: str) -> str:
@@ -169,9 +183,14 @@ def weight_rules(rules: EngineRules, card: Card) -> WeightRules:
 def _weights(request: Request, settings: EngineSettings, dtype: str, stage: int) -> tuple[Banded, str]:
     shape, model = request.model.shape, request.model
     held = rank_weights(
-        shape, settings.parallel, stage=stage, dtype=dtype, mtp=settings.num_speculative_tokens > 0,
-        vision=not settings.language_model_only, rules=weight_rules(request.rules, request.card),
-    )  # fmt: skip
+        shape,
+        settings.parallel,
+        stage=stage,
+        dtype=dtype,
+        mtp=settings.num_speculative_tokens > 0,
+        vision=not settings.language_model_only,
+        rules=weight_rules(request.rules, request.card),
+    )
     total = held.total
     label = shape.quantisation.label or _plain_label(dtype)
     confidence: Confidence = weakest(model.confidence, "read")
@@ -205,11 +224,21 @@ def _ledger(request: Request, settings: EngineSettings, dtype: str, stage: int) 
     utilization = settings.gpu_memory_utilization or 0.0
     weights, why = _weights(request, settings, dtype, stage)
     load = EngineLoad(
-        shape=request.model.shape, parallel=settings.parallel, release=settings.release, capability=card.compute_capability, link=card.link,
-        max_num_seqs=settings.max_num_seqs or 1, max_num_batched_tokens=settings.max_num_batched_tokens or 1, dtype=dtype,
-        enforce_eager=settings.enforce_eager, mtp=settings.num_speculative_tokens, lora_slots=settings.lora.count, lora_rank=settings.lora.rank,
-        vision=not settings.language_model_only, stage=stage,
-    )  # fmt: skip
+        shape=request.model.shape,
+        parallel=settings.parallel,
+        release=settings.release,
+        capability=card.compute_capability,
+        link=card.link,
+        max_num_seqs=settings.max_num_seqs or 1,
+        max_num_batched_tokens=settings.max_num_batched_tokens or 1,
+        dtype=dtype,
+        enforce_eager=settings.enforce_eager,
+        mtp=settings.num_speculative_tokens,
+        lora_slots=settings.lora.count,
+        lora_rank=settings.lora.rank,
+        vision=not settings.language_model_only,
+        stage=stage,
+    )
     terms: tuple[Term, ...] = overhead(load, constants)
     lines = [line("weights", weights, why)]
     lines += [line(term.label, term.size, term.why) for term in terms if term.charged and (term.size.best or term.size.high)]
@@ -305,7 +334,8 @@ def _warnings(request: Request, settings: EngineSettings, cache: str, users: Use
         )
     if shape.experts:
         out.append(
-            f"all {shape.experts} experts are loaded: the {shape.params_active / 1e9:.1f}B active of {shape.params_total / 1e9:.1f}B parameters save compute, not memory"
+            f"all {shape.experts} experts are loaded: the {shape.params_active / 1e9:.1f}B active "
+            f"of {shape.params_total / 1e9:.1f}B parameters save compute, not memory"
         )
     if workload.longest > shape.max_position:
         out.append(f"a context of {workload.longest:,} tokens is beyond the model's {shape.max_position:,}")

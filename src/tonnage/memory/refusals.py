@@ -123,7 +123,8 @@ def _parallel(shape: ModelShape, settings: EngineSettings) -> Iterator[Refusal]:
     if dcp > 1 and shape.latent is False and shape.kv_heads * dcp > tp:
         yield Refusal(
             "dcp-above-copies",
-            f"decode-context-parallel-size {dcp} needs {dcp} copies of each KV head; tensor-parallel-size {tp} makes {max(1, tp // shape.kv_heads)}",
+            f"decode-context-parallel-size {dcp} needs {dcp} copies of each KV head; "
+            f"tensor-parallel-size {tp} makes {max(1, tp // shape.kv_heads)}",
             "lower it",
         )
 
@@ -144,7 +145,8 @@ def _blocks(shape: ModelShape, settings: EngineSettings, capability: tuple[int, 
         elif capability is not None and capability < (8, 9) and own % MARLIN_TILE:
             yield Refusal(
                 "fp8-experts-before-8.9",
-                f"compute capability {capability[0]}.{capability[1]} runs FP8 experts by Marlin, which needs a width divisible by {MARLIN_TILE}; it is {own} on a rank",
+                f"compute capability {capability[0]}.{capability[1]} runs FP8 experts by Marlin, which needs a width "
+                f"divisible by {MARLIN_TILE}; it is {own} on a rank",
                 "lower tensor-parallel-size, or use a card with FP8",
             )
 
@@ -185,7 +187,8 @@ def does_not_hold_one(allocation: Allocation, pool_bytes: int) -> Refusal | None
         return None
     fits = longest_that_fits(allocation)
     have = max(0, pool_bytes) / GIB
-    reason = f"one request of max-model-len {longest:,} needs {needed * allocation.bytes_per_block / GIB:.2f} GiB of cache; the pool has {have:.2f}"
+    wanted = needed * allocation.bytes_per_block / GIB
+    reason = f"one request of max-model-len {longest:,} needs {wanted:.2f} GiB of cache; the pool has {have:.2f}"
     return Refusal("max-len-above-pool", reason, f"use --max-model-len {fits}" if fits else "nothing fits: use a larger or a second card")
 
 

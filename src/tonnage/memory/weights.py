@@ -115,6 +115,9 @@ class WeightRules(msgspec.Struct, frozen=True):
     fourfold_rope: Literal["all", "plain", "none"] = "plain"
 
 
+DEFAULT_RULES = WeightRules()
+
+
 def rank_weights(
     shape: ModelShape,
     parallel: Parallelism,
@@ -123,7 +126,7 @@ def rank_weights(
     dtype: str = "",
     mtp: bool = False,
     vision: bool = True,
-    rules: WeightRules = WeightRules(),
+    rules: WeightRules = DEFAULT_RULES,
 ) -> Weights:
     """Return what one rank of a pipeline stage holds.
 

@@ -86,7 +86,9 @@ def _bar(made: MemoryPlan, width: int, colour: bool) -> list[str]:
     drawn = bar(parts, min(width, 100) - len(head))
     legend = f"w weights, o overhead, c cache of {users} {'user' if users == 1 else 'users'}, blank free, . kept back"
     band = (made.pool.high_bytes - made.pool.low_bytes) // 2
-    spread = f"pool {gib(made.pool.bytes)} GiB, {gib(made.pool.low_bytes)} to {gib(made.pool.high_bytes)} ({made.pool.confidence}; +-{band / max(1, made.pool.bytes):.0%})"
+    share = band / max(1, made.pool.bytes)
+    reach = f"{gib(made.pool.low_bytes)} to {gib(made.pool.high_bytes)}"
+    spread = f"pool {gib(made.pool.bytes)} GiB, {reach} ({made.pool.confidence}; +-{share:.0%})"
     return [head + drawn, *wrapped(legend, width, " " * len(head)), *wrapped(spread, width, " " * len(head))]
 
 
@@ -94,7 +96,8 @@ def _lines(made: MemoryPlan, width: int, colour: bool) -> Iterator[str]:
     shown = [entry for entry in made.ledger if entry.bytes or entry.label in ("cache pool", "kept back")]
     sure = max(len(entry.confidence) for entry in shown) + 2
     for entry in shown:
-        head = f"  {entry.label.ljust(LABEL)}{gib(entry.bytes).rjust(FIGURE)} {'GiB' if entry is shown[0] else '   '}  {entry.confidence.ljust(sure)}"
+        unit = "GiB" if entry is shown[0] else "   "
+        head = f"  {entry.label.ljust(LABEL)}{gib(entry.bytes).rjust(FIGURE)} {unit}  {entry.confidence.ljust(sure)}"
         band = f"{gib(entry.low)}-{gib(entry.high)}; " if gib(entry.low) != gib(entry.high) else ""
         room = width - len(head)
         rest = wrapped(band + entry.why, room) if room >= 24 else wrapped(band + entry.why, width - 6)
@@ -115,7 +118,8 @@ def _beside(head: str, rest: list[str], room: int) -> Iterator[str]:
 
 def _one_user(made: MemoryPlan, width: int) -> Iterator[str]:
     user = made.per_user
-    text = f"One user at {user.context_tokens:,} tokens: {size(user.admitted_bytes)} a card in {user.blocks:,} blocks (by formula {size(user.ideal_bytes)}"
+    text = f"One user at {user.context_tokens:,} tokens: {size(user.admitted_bytes)} a card in {user.blocks:,} blocks"
+    text += f" (by formula {size(user.ideal_bytes)}"
     if made.cost.state_bytes:
         text += f", of it state {size(made.cost.state_bytes)}"
     text += f"). Each token adds {size(made.cost.growth(user.context_tokens))}."
@@ -133,14 +137,15 @@ def _why_not(made: MemoryPlan, width: int) -> Iterator[str]:
         states = [group for group in allocation.groups if group.page.kind == "state"]
         blocks = allocation.group_blocks(states[0], made.per_user.context_tokens) if states else 0
         reasons.append(
-            f"vLLM enlarges the attention block to {allocation.block_size:,} tokens so that a page holds one state, and each of {len(states)} state groups takes {blocks} blocks a user"
+            f"vLLM enlarges the attention block to {allocation.block_size:,} tokens so that a page holds one state, "
+            f"and each of {len(states)} state groups takes {blocks} blocks a user"
         )
     if any(group.page.kind in ("sliding", "ring", "chunked") for group in allocation.groups):
         reasons.append("each window also reserves the batches in flight")
     if any(group.slots > group.layers for group in allocation.groups):
         reasons.append("unequal groups leave slots empty")
     reasons = reasons or [f"blocks are whole: {allocation.block_size} tokens each"]
-    yield from wrapped(f"Why not {users.ideal}, as the formula says? {'; '.join(reasons)}.".replace("? v", "? v"), width)
+    yield from wrapped(f"Why not {users.ideal}, as the formula says? {'; '.join(reasons)}.", width)
 
 
 def _thumb(made: MemoryPlan, width: int) -> Iterator[str]:

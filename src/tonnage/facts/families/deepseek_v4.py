@@ -33,7 +33,7 @@ def read(c: Config, architecture: str, outer: Config | None = None, vision: Tens
     mixture = experts(t.hidden, inner, count, correction=True, module="ffn") + mlp(t.hidden, shared, module="ffn.shared_experts")
     per_token = c.integer("num_experts_per_tok")
     table = Tensor("ffn.gate.tid2eid", t.vocab, per_token, "replicated", "router", linear=False, bits=32)
-    table_only = tuple(tensor for tensor in mixture if "correction" not in tensor.name) + (table,)
+    table_only = (*tuple(tensor for tensor in mixture if "correction" not in tensor.name), table)
     own = {
         0: (),
         4: _compressor("attn.compressor", t.hidden, t.head_dim, 4, 2)

@@ -1,0 +1,92 @@
+"""What is asked of the engine: a model folder, a card, bytes for the cache, and vLLM's own arguments."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tonnage.errors import InputError
+
+
+class Card(msgspec.Struct, frozen=True):
+    """The card that vLLM is made to see: compute capability, the name CUDA reports, its total memory."""
+
+    capability: tuple[int, int] = (9, 0)
+    name: str = "NVIDIA H100 80GB HBM3"
+    bytes: int = 80 * 2**30
+
+
+class Job(msgspec.Struct, frozen=True):
+    """One question. `args` are vLLM's engine arguments under their own names; the profile run is not done, so the bytes
+    that the cache may take are given."""
+
+    model: Path
+    card: Card
+    available_kv_bytes: int
+    args: dict[str, Any]
+
+    def inputs(self, engine: str) -> dict[str, Any]:
+        """Return the question as a row tells it; the model by its folder's name."""
+        return {
+            "model": self.model.resolve().name,
+            "engine": engine,
+            "capability": f"{self.card.capability[0]}.{self.card.capability[1]}",
+            "gpu_name": self.card.name,
+            "gpu_bytes": self.card.bytes,
+            "available_kv_bytes": self.available_kv_bytes,
+            "args": self.args,
+        }
+
+
+def row_id(inputs: dict[str, Any]) -> str:
+    """Return a row's id: the same question has the same.
+
+    >>> row_id({"model": "a"}) == row_id({"model": "a"}) != row_id({"model": "b"})
+    True
+    """
+    return "O" + hashlib.sha256(msgspec.json.encode(inputs, order="deterministic")).hexdigest()[:12]
+
+
+def parse_capability(text: str, *, where: str = "") -> tuple[int, int]:
+    """Return a compute capability.
+
+    >>> parse_capability("8.9")
+    (8, 9)
+
+    Raises InputError: not two numbers with a dot.
+    """
+    major, _, minor = text.strip().partition(".")
+    if not (major.isdigit() and minor.isdigit() and len(major) < 3 and len(minor) == 1):
+        raise InputError(f"{text!r} is no compute capability", where=where, hint="write it like 8.9 or 9.0")
+    return int(major), int(minor)
+
+
+def parse_engine_args(pairs: Iterable[str], *, where: str = "--engine-arg") -> dict[str, Any]:
+    """Return vLLM arguments from KEY=VALUE; a value that is JSON is read as JSON, anything else is text.
+
+    >>> parse_engine_args(["async-scheduling=false", "dtype=half", 'speculative_config={"method": "mtp"}'])
+    {'async_scheduling': False, 'dtype': 'half', 'speculative_config': {'method': 'mtp'}}
+
+    Raises InputError: no `=`, a key that is no name, or the same key twice.
+    """
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        name = key.strip().lstrip("-").replace("-", "_")
+        if not equals or not name.isidentifier():
+            raise InputError(f"{pair!r} is not KEY=VALUE", where=where, hint="write it like async_scheduling=false")
+        if name in found:
+            raise InputError(f"{name} is given twice", where=where)
+        found[name] = _value(value)
+    return found
+
+
+def _value(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text.encode())
+    except msgspec.DecodeError:
+        return {"True": True, "False": False, "None": None}.get(text, text)
