@@ -128,7 +128,8 @@ class EmbeddingLaw(_Law, frozen=True):
 class VisionLaw(_Law, frozen=True):
     """The image tower in the profile; `items`: architecture -> patches a token, tokens of the largest item."""
 
-    widths: tuple[int, int]
+    split: int
+    whole: int
     items: dict[str, tuple[int, int]]
     source: str
 

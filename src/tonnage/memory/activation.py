@@ -264,5 +264,6 @@ def _images(load: EngineLoad, c: OverheadConstants) -> tuple[int, int, str]:
     hidden = next((t.cols for t in matrices if "qkv" in t.name), matrices[0].rows)
     outputs = max((t.count for t in matrices if t.name.endswith("merger.fc2")), default=1)
     held = (patches * pixels + tokens * shape.hidden_size * outputs) * load.bytes_each
-    tower = patches * (c.vision.widths[0] * inner + c.vision.widths[1] * hidden) * load.bytes_each
+    each = c.vision.split * (inner + hidden) // load.parallel.tp + c.vision.whole * hidden
+    tower = patches * each * load.bytes_each
     return tower, held, f"vision tower: {items} image{'s' * (items > 1)} of {largest:,} tokens, {patches:,} patches in all"
