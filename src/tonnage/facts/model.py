@@ -68,7 +68,7 @@ def _reader(architecture: str, where: str) -> Any:
         raise UnknownError(
             f"field 'architectures' holds {architecture!r}, which we do not know",
             where=where,
-            hint=closest_hint(architecture, known(), otherwise),
+            hint=f"{closest_hint(architecture, known(), otherwise)}; --assume full-attention gives an upper bound",
         )
     module, function = READERS[architecture]
     return getattr(import_module(f"tonnage.facts.families.{module}"), function)
