@@ -12,7 +12,7 @@ from __future__ import annotations
 import msgspec
 
 from tonnage.facts.engine import EngineRules
-from tonnage.facts.shape import Layer, ModelShape, StateCache
+from tonnage.facts.shape import Layer, ModelShape
 from tonnage.memory.defaults import tokens_in_flight
 from tonnage.memory.groups import Group, grouped
 from tonnage.memory.pages import Page, PageRules, cache_dtype, hybrid_block, kernel_block, page_of, prefix_mode
@@ -131,6 +131,7 @@ def _stages(shape: ModelShape, settings: EngineSettings) -> list[tuple[Layer, ..
 
 
 def _block_bytes(groups: tuple[Group, ...], rules: EngineRules) -> int:
+    """Return the bytes of one block of the pool: the largest group's, but for older releases' ways with mixed pages."""
     if not groups:
         return 0
     if len(groups) == 1 or not any(group.mixed for group in groups) or rules.compressed_block == "largest group":
@@ -142,7 +143,7 @@ def _block_bytes(groups: tuple[Group, ...], rules: EngineRules) -> int:
             size = _bucket(page.bytes, groups)
             own[size] = own.get(size, 0) + count
         for size, count in own.items():
-            sizes[size] = max(sizes.get(size, 0), count if group is groups[0] else max(own.values()) if size == max(own) else 0)
+            sizes[size] = max(sizes.get(size, 0), count)
     if rules.compressed_block == "widest count of each page":
         return sum(size * count for size, count in sizes.items())
     return max(sizes.values()) * sum(sizes)
@@ -152,8 +153,3 @@ def _bucket(size: int, groups: tuple[Group, ...]) -> int:
     """Return the page size of the first group that holds a page: older releases padded rings up to the entries' pages."""
     known = sorted({page.bytes for page, _ in groups[0].mixed})
     return next((candidate for candidate in known if candidate >= size), size)
-
-
-def has_state(shape: ModelShape) -> bool:
-    """Return whether any layer keeps a state of fixed size."""
-    return any(isinstance(cache, StateCache) for cache in shape.caches)
