@@ -175,6 +175,13 @@ def test_slots_for_adapters_are_arithmetic() -> None:
     assert "LoRA" not in terms_of(load_of(NAMES[0]))
 
 
+def test_adapters_on_experts_are_the_high_end() -> None:
+    """Whether an engine makes slots for experts depends on its release: the low end leaves them out."""
+    dense, experts = (terms_of(load_of(name, lora_slots=4, lora_rank=16))["LoRA"].size for name in (NAMES[0], NAMES[1]))
+    assert dense.low > 0.85 * dense.best
+    assert experts.low < 0.2 * experts.best
+
+
 def test_int8_layers_hold_a_quantised_copy() -> None:
     """Mistral-Small-3.2 W8A8 at TP1: 2.18 GiB, the forward pass, where BF16 takes 2.03, the sampler."""
     name = "mistralai/Mistral-Small-3.2-24B-Instruct-2506"
@@ -199,6 +206,13 @@ def test_int8_layers_hold_a_quantised_copy() -> None:
 def test_which_runner_profiles(name: str, minor: int, second: bool) -> None:
     """As the wheels decide; the second one's profile takes no top-k and top-p sample, so its peak is smaller."""
     assert second_runner(load_of(name, release=(0, minor)), overhead_constants()) is second
+
+
+def test_a_model_that_only_embeds_does_not_sample() -> None:
+    """bge-m3 has a vocabulary of 250,002 and no logits."""
+    shape = shape_of("BAAI/bge-m3")
+    assert shape.embeds_only
+    assert "sampler" not in peak(load_of("BAAI/bge-m3"), overhead_constants()).why
 
 
 @given(loads, st.integers(1, 2048), st.integers(1, 65_536))

@@ -114,7 +114,7 @@ def peak(load: EngineLoad, c: OverheadConstants) -> Peak:
         "latent": (_latent(load, c) + kept, f"latent attention: {c.forward.latent_tokens:,} tokens up-projected"),
         "vision": (tower, images),
     }
-    if load.last:
+    if load.last and not load.shape.embeds_only:
         sampled, why = _sampler(load, c)
         moments["sampler"] = (sampled + kept, why + (experts_why if kept else ""))
     warm = max(moments.values())[0]

@@ -21,7 +21,7 @@ from tonnage.units import size
 
 __all__ = ["EngineLoad", "Term", "distance", "overhead"]
 
-BITS_16 = 2
+BYTES_16 = 2
 
 
 class Term(msgspec.Struct, frozen=True):
@@ -198,12 +198,16 @@ def _lora(load: EngineLoad) -> Term:
 
     Of a column-parallel matrix each rank holds all of A, of a row-parallel one all of B.
     """
-    elements = 0
+    elements = routed = 0
     for layer in load.layers:
         for tensor in layer.tensors:
             if tensor.linear and tensor.cls in ("attention", "state", "mlp", "experts"):
                 rows, cols, copies = rank_shape(tensor, load.parallel)
                 elements += copies * (rows + cols)
-    best = load.lora_slots * load.lora_rank * elements * BITS_16
+                routed += copies * (rows + cols) if tensor.experts else 0
+    each = load.lora_slots * load.lora_rank * BYTES_16
     why = f"{load.lora_slots} slots x rank {load.lora_rank} x {elements:,} rows and columns x 2 B"
-    return Term("LoRA", Banded(best, best * 9 // 10, best * 12 // 10, "extrapolated", "arithmetic; no row"), why, True)
+    if routed:
+        why += "; without slots for the experts, the low end"
+    band = Banded(each * elements, each * (elements - routed) * 9 // 10, each * elements * 12 // 10, "extrapolated", "arithmetic; no row")
+    return Term("LoRA", band, why, True)
