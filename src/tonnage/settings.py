@@ -68,5 +68,6 @@ class EngineSettings(msgspec.Struct, frozen=True):
     @property
     def release_name(self) -> str:
         """The engine and release as people write them: vLLM 0.33."""
-        names = {"vllm": "vLLM"}
-        return f"{names.get(self.engine, self.engine)} {self.release[0]}.{self.release[1]}"
+        names = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM", "ollama": "Ollama"}
+        release = f" {self.release[0]}.{self.release[1]}" if self.release > (0, 0) else ""
+        return names.get(self.engine, self.engine) + release

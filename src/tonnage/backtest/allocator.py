@@ -12,12 +12,13 @@ from typing import Any
 import msgspec
 
 from tonnage.errors import InputError, TonnageError
-from tonnage.facts.engine import EngineRules, by_capability, parse_engine, rules_for
+from tonnage.facts.engine import parse_engine, rules_for
 from tonnage.facts.shape import CompressedCache, KVCache, LatentCache, ModelShape, StateCache
 from tonnage.memory.allocator import allocate
+from tonnage.memory.budget import weight_rules
 from tonnage.memory.defaults import Host, resolved
 from tonnage.memory.refusals import does_not_hold_one, refusals
-from tonnage.memory.weights import ExpertPadding, WeightRules, rank_weights, served_dtype
+from tonnage.memory.weights import rank_weights, served_dtype
 from tonnage.settings import EngineSettings, Parallelism
 
 A100 = (8, 0)
@@ -74,7 +75,7 @@ def _predict(name: str, inputs: Mapping[str, Any], load: Callable[[str], ModelSh
     pool = int(inputs["available_kv_bytes"])
     made = allocate(shape, settings, rules, capability, pool, dtype=dtype)
     held = rank_weights(
-        shape, settings.parallel, dtype=dtype, vision=not settings.language_model_only, rules=_weight_rules(rules, capability)
+        shape, settings.parallel, dtype=dtype, vision=not settings.language_model_only, rules=weight_rules(rules, capability)
     )
     too_long = does_not_hold_one(made, pool)
     return Prediction(
@@ -87,11 +88,6 @@ def _predict(name: str, inputs: Mapping[str, Any], load: Callable[[str], ModelSh
         kv_cache_size_tokens=made.printed_tokens,
         weights_bytes_per_rank=held.total,
     )
-
-
-def _weight_rules(rules: EngineRules, capability: tuple[int, int]) -> WeightRules:
-    padding = by_capability(rules.mxfp4_expert_padding, capability) or [128, 256]
-    return WeightRules(ExpertPadding(padding[0], padding[1]), "all" if rules.fourfold_rope == "all" else "plain")
 
 
 def settings_of(args: Mapping[str, Any], release: tuple[int, int]) -> tuple[EngineSettings, str]:

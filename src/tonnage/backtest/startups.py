@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from math import ceil
 
 import msgspec
 
 from tonnage.errors import TonnageError, UnknownError
-from tonnage.facts.engine import EngineRules, by_capability, newest, rules_for
+from tonnage.facts.engine import EngineRules, newest, rules_for
 from tonnage.facts.gpu import Card
 from tonnage.facts.overheads import OverheadConstants
 from tonnage.facts.provenance import Banded
 from tonnage.facts.shape import ModelShape
 from tonnage.memory.allocator import allocate
+from tonnage.memory.budget import Budget, Server, budget, stage_weights
 from tonnage.memory.defaults import Host, resolved
-from tonnage.memory.ledger import Line, Pool, exact, line, pool_of
-from tonnage.memory.overhead import EngineLoad, overhead
-from tonnage.memory.weights import ExpertPadding, WeightRules, rank_weights, served_dtype, with_precision
+from tonnage.memory.ledger import Line, exact, line
+from tonnage.memory.weights import served_dtype, with_precision
 from tonnage.settings import EngineSettings, Parallelism
 
 ASSUMED_SPREAD = 20
@@ -184,38 +183,21 @@ def _in_precision(shape: ModelShape, row: Mapping[str, str]) -> tuple[ModelShape
 def _predict(start: Start, constants: OverheadConstants, admit: Admit | None) -> StartPrediction:
     settings = start.settings
     ledgers = [_stage(start, constants, stage) for stage in range(settings.parallel.pp)]
-    lines, pool = ledgers[0]
-    poorest = min(ledgers, key=lambda entry: entry[1].bytes)[1]
+    lines, pool = ledgers[0].lines, ledgers[0].pool
+    poorest = min((entry.pool for entry in ledgers), key=lambda entry: entry.bytes)
     tokens, concurrency = admit(start.shape, settings, start.rules, start.card, poorest.bytes, start.dtype) if admit else (None, None)
     return StartPrediction(
         start.id, lines[0].bytes, pool.bytes, pool.low_bytes, pool.high_bytes, tokens, concurrency, pool.confidence, tuple(lines[1:])
     )
 
 
-def _stage(start: Start, constants: OverheadConstants, stage: int) -> tuple[list[Line], Pool]:
-    shape, card, settings = start.shape, start.card, start.settings
-    share, memory = settings.gpu_memory_utilization or 0.0, card.memory
-    padding = by_capability(start.rules.mxfp4_expert_padding, card.compute_capability) or [128, 256]
-    weights = rank_weights(
-        shape, settings.parallel, stage=stage, dtype=start.dtype, mtp=settings.num_speculative_tokens > 0,
-        vision=not settings.language_model_only,
-        rules=WeightRules(ExpertPadding(padding[0], padding[1]), "all" if start.rules.fourfold_rope == "all" else "plain"),
-    ).total  # fmt: skip
-    spread = weights // ASSUMED_SPREAD if shape.quantisation.assumed else 0
+def _stage(start: Start, constants: OverheadConstants, stage: int) -> Budget:
+    server = Server(start.shape, start.settings, start.rules, start.card, start.dtype)
+    weights = stage_weights(server, stage).total
+    spread = weights // ASSUMED_SPREAD if start.shape.quantisation.assumed else 0
     held = Banded(weights, weights - spread, weights + spread, "assumed") if spread else exact(weights)
-    terms = overhead(
-        EngineLoad(
-            shape=shape, parallel=settings.parallel, release=settings.release, capability=card.compute_capability, link=card.link,
-            max_num_seqs=settings.max_num_seqs or 1, max_num_batched_tokens=settings.max_num_batched_tokens or 1, dtype=start.dtype,
-            enforce_eager=settings.enforce_eager, mtp=settings.num_speculative_tokens, vision=not settings.language_model_only,
-            stage=stage,
-        ),
-        constants,
-    )  # fmt: skip
     drafter = [line("draft model", _drafter(start), f"{start.drafter_layers} layers as wide as the model's")][: start.drafter_layers]
-    lines = [line("weights", held, ""), *drafter, *(line(term.label, term.size, term.why) for term in terms if term.charged)]
-    requested = Banded(ceil(memory.best * share), ceil(memory.low * share), ceil(memory.high * share), memory.confidence)
-    return lines, pool_of(requested, lines)
+    return budget(server, constants, stage, [line("weights", held, ""), *drafter])
 
 
 def _drafter(start: Start) -> Banded:

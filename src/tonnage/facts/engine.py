@@ -18,6 +18,8 @@ from tonnage.facts.tables import table
 
 Release = tuple[int, int]
 OLDEST: Release = (0, 6)
+NAMES = ("vllm", "sglang", "trtllm", "llama.cpp", "ollama")
+ALIASES = {"tensorrt-llm": "trtllm", "trt-llm": "trtllm", "llamacpp": "llama.cpp", "llama-server": "llama.cpp", "sgl": "sglang"}
 
 
 class EngineRules(msgspec.Struct, frozen=True):
@@ -53,11 +55,12 @@ def parse_engine(text: str) -> tuple[str, Release]:
 
     Raises UnknownError: an engine we do not know. InputError: a release that is none.
     """
-    name, _, release = text.strip().lower().partition(":")
-    if name not in ("vllm",):
-        raise UnknownError(
-            f"engine {name!r} is not known", hint=closest_hint(name, ["vllm"], "known is vllm, with a release like vllm:0.33")
-        )
+    word, _, release = text.strip().lower().partition(":")
+    name = ALIASES.get(word, word)
+    if name not in NAMES:
+        raise UnknownError(f"engine {word!r} is not known", hint=closest_hint(word, NAMES, f"known are {', '.join(NAMES)}"))
+    if name != "vllm":
+        return name, _release(_table(name)["release"])
     if not release:
         return name, newest(name)
     parts = release.removeprefix("v").split(".")
@@ -69,7 +72,7 @@ def parse_engine(text: str) -> tuple[str, Release]:
     return name, found
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def _table(engine: str) -> dict[str, Any]:
     return table(f"engines/{engine}")
 
@@ -87,9 +90,14 @@ def newest(engine: str) -> Release:
 def rules_for(engine: str, release: Release) -> EngineRules:
     """Return the rules of a release.
 
+    Engines other than vLLM borrow what is true of models and cards; their own rules are `memory/others.py`'s.
+
     >>> rules_for("vllm", (0, 19)).default_utilization, rules_for("vllm", (0, 33)).default_utilization
     (0.9, 0.92)
     """
+    if engine != "vllm":
+        base, dtypes = rules_for("vllm", newest("vllm")), list(_table(engine)["kv_cache_dtypes"])
+        return msgspec.structs.replace(base, release=release, confidence="assumed", dropped_architectures={}, kv_cache_dtypes=dtypes)
     known = _table(engine)
     oldest, latest = _release(known["oldest_known"]), _release(known["newest_known"])
     confidence: Confidence = "assumed" if release < oldest else ("extrapolated" if release > latest else "exact")

@@ -51,6 +51,11 @@ class Allocation(msgspec.Struct, frozen=True):
         blocks = self.sequence_blocks(tokens)
         return self.num_blocks / blocks if blocks else 0.0
 
+    def sized(self, pool_bytes: int) -> Allocation:
+        """Return the same cut of a pool of another size."""
+        blocks = max(0, pool_bytes) // self.bytes_per_block if self.bytes_per_block else 0
+        return msgspec.structs.replace(self, num_blocks=blocks)
+
     @property
     def printed_tokens(self) -> int:
         """The tokens of the log line "GPU KV cache size: N tokens", by the release's formula."""

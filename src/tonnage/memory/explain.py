@@ -8,6 +8,7 @@ from tonnage.facts.shape import KVCache, LatentCache, StateCache
 from tonnage.memory.allocator import Allocation
 from tonnage.memory.defaults import tokens_in_flight
 from tonnage.memory.groups import Group
+from tonnage.memory.others import TokenPool
 from tonnage.memory.pages import attention_token_bytes, cache_bits
 from tonnage.memory.plan import MemoryPlan
 from tonnage.settings import EngineSettings
@@ -20,7 +21,12 @@ def explain(made: MemoryPlan) -> tuple[str, ...]:
 
 def _budget(made: MemoryPlan) -> Iterator[str]:
     settings = made.settings
-    yield f"requested = ceil(card {made.card_bytes:,} B x utilization {settings.gpu_memory_utilization:g}) = {made.requested_bytes:,} B"
+    if settings.engine == "vllm":
+        share = settings.gpu_memory_utilization
+        yield f"requested = ceil(card {made.card_bytes:,} B x utilization {share:g}) = {made.requested_bytes:,} B"
+    else:
+        kept = made.card_bytes - made.requested_bytes
+        yield f"requested = card {made.card_bytes:,} B - kept back {kept:,} B = {made.requested_bytes:,} B"
     charged = [entry for entry in made.ledger if entry.label not in ("cache pool", "kept back")]
     yield (
         f"pool = requested {made.requested_bytes:,} - "
@@ -52,6 +58,11 @@ def _growth(made: MemoryPlan) -> Iterator[str]:
 
 def _pages(made: MemoryPlan) -> Iterator[str]:
     allocation = made.allocation
+    if isinstance(allocation, TokenPool):
+        yield f"page = {allocation.block_size} tokens, {allocation.bytes_per_block:,} B; pages = {allocation.num_blocks:,}"
+        if allocation.state_bytes:
+            yield f"state slots = {allocation.states:,} sequences of {allocation.state_bytes:,} B"
+        return
     if made.request.model.shape.hybrid:
         yield (
             f"attention block = {allocation.block_size:,} tokens, the smallest whose page holds one state; "
@@ -62,7 +73,7 @@ def _pages(made: MemoryPlan) -> Iterator[str]:
     yield f"bytes a block = {allocation.bytes_per_block:,} B; blocks = pool // bytes a block = {allocation.num_blocks:,}"
 
 
-def _group(group: Group, allocation: Allocation, made: MemoryPlan) -> str:
+def _group(group: Group, allocation: Allocation | TokenPool, made: MemoryPlan) -> str:
     tokens = made.per_user.context_tokens
     blocks = allocation.group_blocks(group, tokens)
     page = group.page
@@ -80,7 +91,7 @@ def _group(group: Group, allocation: Allocation, made: MemoryPlan) -> str:
     return f"{group.layers} {page.kind} layers{padding}, page {page.bytes:,} B of {page.block:,} tokens: {formula}"
 
 
-def _flight(settings: EngineSettings, allocation: Allocation) -> str:
+def _flight(settings: EngineSettings, allocation: Allocation | TokenPool) -> str:
     return f"{tokens_in_flight(settings, allocation.rules):,}"
 
 

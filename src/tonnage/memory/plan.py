@@ -8,24 +8,23 @@ A plan is a value. Not fitting is a value too: `fits` is false and `shortfall_by
 
 from __future__ import annotations
 
-from math import ceil
-
 import msgspec
 
 from tonnage.facts.catalog import Model
 from tonnage.facts.dtype import torch_bits
-from tonnage.facts.engine import EngineRules, by_capability
+from tonnage.facts.engine import EngineRules
 from tonnage.facts.gpu import Card
 from tonnage.facts.overheads import OverheadConstants
-from tonnage.facts.provenance import Banded, Confidence, weakest
+from tonnage.facts.provenance import Confidence, weakest
 from tonnage.memory.allocator import Allocation, allocate
+from tonnage.memory.budget import Budget, Server, budget, stage_weights
 from tonnage.memory.defaults import Host, resolved
 from tonnage.memory.kv import ContextCost, context_cost, ideal_users
-from tonnage.memory.ledger import Line, Pool, line, pool_of
-from tonnage.memory.overhead import EngineLoad, Term, overhead
+from tonnage.memory.ledger import Line, Pool
+from tonnage.memory.others import TokenPool, serial_note, token_pool
 from tonnage.memory.pages import cache_dtype
 from tonnage.memory.refusals import Refusal, does_not_hold_one, refusals
-from tonnage.memory.weights import ExpertPadding, WeightRules, checkpoint_bytes, rank_weights, served_dtype, with_precision
+from tonnage.memory.weights import checkpoint_bytes, served_dtype, with_precision
 from tonnage.settings import EngineSettings
 from tonnage.units import GIB, size
 from tonnage.workload.spec import Workload
@@ -77,7 +76,7 @@ class MemoryPlan(msgspec.Struct, frozen=True):
     cost: ContextCost
     per_user: PerUser
     users: Users
-    allocation: Allocation
+    allocation: Allocation | TokenPool
     refusals: tuple[Refusal, ...]
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
@@ -113,17 +112,18 @@ def plan(request: Request) -> MemoryPlan:
     refused = refusals(shape, settings, card.compute_capability, rules)
     parallel = settings.parallel
     stages = range(parallel.pp) if not refused else range(1)
-    ledgers = [_ledger(request, settings, dtype, stage) for stage in stages]
-    lines, pool, requested = min(ledgers, key=lambda entry: entry[1].bytes)
-    allocation = allocate(shape, settings, rules, card.compute_capability, pool.bytes, dtype=dtype)
-    pool = msgspec.structs.replace(pool, blocks=allocation.num_blocks, tokens=allocation.printed_tokens)
     cost = context_cost(
         shape, tp=parallel.tp, cache=cache, dtype=dtype, state_dtype=settings.mamba_ssm_cache_dtype, mtp=settings.num_speculative_tokens > 0
     )
     cost = _share_of_stage(cost, request)
-    users = _users(request, settings, allocation, pool, cost)
+    server = Server(shape, settings, rules, card, dtype)
+    budgets = [budget(server, request.constants, stage, [_weights(server, model, stage)]) for stage in stages]
+    poorest = min(budgets, key=lambda entry: entry.pool.bytes)
+    allocation = _cut(server, cost, poorest.pool.bytes, request.workload.users)
+    pool = msgspec.structs.replace(poorest.pool, blocks=allocation.num_blocks, tokens=allocation.printed_tokens)
+    users = _users(server, allocation, pool, cost, request.workload)
     per_user = _per_user(allocation, cost, request.workload)
-    if pool.bytes > 0 and (one := does_not_hold_one(allocation, pool.bytes)) is not None:
+    if isinstance(allocation, Allocation) and pool.bytes > 0 and (one := does_not_hold_one(allocation, pool.bytes)) is not None:
         refused = (*refused, one)
     fits = not refused and pool.bytes > 0 and users.admitted >= request.workload.users
     return MemoryPlan(
@@ -133,9 +133,9 @@ def plan(request: Request) -> MemoryPlan:
         cache,
         shape.quantisation.label or _plain_label(dtype),
         fits,
-        _closed(lines, pool, requested, request, settings),
+        _closed(poorest, pool, request),
         pool,
-        requested,
+        poorest.requested.best,
         cost,
         per_user,
         users,
@@ -144,6 +144,12 @@ def plan(request: Request) -> MemoryPlan:
         _warnings(request, settings, cache, users, pool),
         _notes(request),
     )
+
+
+def _cut(server: Server, cost: ContextCost, pool_bytes: int, users: int) -> Allocation | TokenPool:
+    if server.settings.engine == "vllm":
+        return allocate(server.shape, server.settings, server.rules, server.card.compute_capability, pool_bytes, dtype=server.dtype)
+    return token_pool(server.settings, server.rules, cost, pool_bytes, users)
 
 
 def _plain_label(dtype: str) -> str:
@@ -173,24 +179,9 @@ def _share_of_stage(cost: ContextCost, request: Request) -> ContextCost:
     )
 
 
-def weight_rules(rules: EngineRules, card: Card) -> WeightRules:
-    """Return what the release and the card decide about weights."""
-    padding = by_capability(rules.mxfp4_expert_padding, card.compute_capability) or [128, 256]
-    fourfold = rules.fourfold_rope
-    return WeightRules(ExpertPadding(padding[0], padding[1]), "all" if fourfold == "all" else "plain")
-
-
-def _weights(request: Request, settings: EngineSettings, dtype: str, stage: int) -> tuple[Banded, str]:
-    shape, model = request.model.shape, request.model
-    held = rank_weights(
-        shape,
-        settings.parallel,
-        stage=stage,
-        dtype=dtype,
-        mtp=settings.num_speculative_tokens > 0,
-        vision=not settings.language_model_only,
-        rules=weight_rules(request.rules, request.card),
-    )
+def _weights(server: Server, model: Model, stage: int) -> Line:
+    shape, settings, dtype = server.shape, server.settings, server.dtype
+    held = stage_weights(server, stage)
     total = held.total
     label = shape.quantisation.label or _plain_label(dtype)
     confidence: Confidence = weakest(model.confidence, "read")
@@ -211,7 +202,7 @@ def _weights(request: Request, settings: EngineSettings, dtype: str, stage: int)
         )
     if held.buffers > GIB // 100:
         why += f"; {size(held.buffers)} of it tables"
-    return Banded(total, total - spread, total + spread, confidence, why), why
+    return Line("weights", total, total - spread, total + spread, confidence, why)
 
 
 def _narrowing(stored: str, served: str) -> float:
@@ -219,62 +210,24 @@ def _narrowing(stored: str, served: str) -> float:
     return torch_bits(served) / torch_bits(stored) if stored == "float32" else 1.0
 
 
-def _ledger(request: Request, settings: EngineSettings, dtype: str, stage: int) -> tuple[list[Line], Pool, int]:
-    card, constants = request.card, request.constants
-    utilization = settings.gpu_memory_utilization or 0.0
-    weights, why = _weights(request, settings, dtype, stage)
-    load = EngineLoad(
-        shape=request.model.shape,
-        parallel=settings.parallel,
-        release=settings.release,
-        capability=card.compute_capability,
-        link=card.link,
-        max_num_seqs=settings.max_num_seqs or 1,
-        max_num_batched_tokens=settings.max_num_batched_tokens or 1,
-        dtype=dtype,
-        enforce_eager=settings.enforce_eager,
-        mtp=settings.num_speculative_tokens,
-        lora_slots=settings.lora.count,
-        lora_rank=settings.lora.rank,
-        vision=not settings.language_model_only,
-        stage=stage,
-    )
-    terms: tuple[Term, ...] = overhead(load, constants)
-    lines = [line("weights", weights, why)]
-    lines += [line(term.label, term.size, term.why) for term in terms if term.charged and (term.size.best or term.size.high)]
-    requested = Banded(
-        ceil(card.memory.best * utilization),
-        ceil(card.memory.low * utilization),
-        ceil(card.memory.high * utilization),
-        card.memory.confidence,
-    )
-    return lines, pool_of(requested, lines), requested.best
-
-
-def _closed(lines: list[Line], pool: Pool, requested: int, request: Request, settings: EngineSettings) -> tuple[Line, ...]:
+def _closed(budget: Budget, pool: Pool, request: Request) -> tuple[Line, ...]:
     """Return the ledger that sums to the card: the charged lines, the pool, and what is kept back."""
     card = request.card.memory
-    kept = card.best - requested
-    why = f"1 - gpu-memory-utilization {settings.gpu_memory_utilization:g}"
-    if not request.rules.graphs_charged:
-        why += "; CUDA graphs are captured into it, uncharged before 0.20"
+    requested = budget.requested
+    kept = card.best - requested.best
     blocks = f"{pool.blocks:,} blocks" if pool.blocks else "no block fits"
-    cache = Line(
-        "cache pool",
-        pool.bytes,
-        pool.low_bytes,
-        pool.high_bytes,
-        pool.confidence,
-        f"what is left; {blocks}; the engine prints {pool.tokens:,} tokens",
-    )
-    band = card.best - card.low, card.high - card.best
-    return (*lines, cache, Line("kept back", kept, kept - band[0], kept + band[1], weakest("exact", card.confidence), why))
+    why = f"what is left; {blocks}; the engine prints {pool.tokens:,} tokens"
+    cache = Line("cache pool", pool.bytes, pool.low_bytes, pool.high_bytes, pool.confidence, why)
+    low, high = sorted((card.low - requested.low, card.high - requested.high))
+    return (*budget.lines, cache, Line("kept back", kept, low, high, requested.confidence, budget.kept_why))
 
 
-def _shared_blocks(allocation: Allocation, workload: Workload, settings: EngineSettings) -> int:
+def _shared_blocks(allocation: Allocation | TokenPool, workload: Workload, settings: EngineSettings) -> int:
     """Return the blocks of a shared prefix that are stored once: whole blocks of groups that keep every token."""
     if not settings.enable_prefix_caching or not workload.shared_prefix_tokens:
         return 0
+    if isinstance(allocation, TokenPool):
+        return workload.shared_prefix_tokens // allocation.block_size
     return sum(
         workload.shared_prefix_tokens // group.page.block
         for group in allocation.groups
@@ -282,30 +235,29 @@ def _shared_blocks(allocation: Allocation, workload: Workload, settings: EngineS
     )
 
 
-def _shared_bytes(allocation: Allocation, workload: Workload, settings: EngineSettings) -> int:
+def _shared_bytes(allocation: Allocation | TokenPool, workload: Workload, settings: EngineSettings) -> int:
     return _shared_blocks(allocation, workload, settings) * allocation.bytes_per_block
 
 
-def admitted_users(allocation: Allocation, workload: Workload, settings: EngineSettings, blocks: int) -> int:
-    """Return the sequences that so many blocks hold: floor of the engine's concurrency, a shared prefix stored once."""
+def admitted_users(allocation: Allocation | TokenPool, workload: Workload, settings: EngineSettings) -> int:
+    """Return the sequences that the pool holds: floor of the engine's concurrency, a shared prefix stored once."""
     shared = _shared_blocks(allocation, workload, settings)
     each = allocation.sequence_blocks(workload.context_tokens) - shared
-    return max(0, (blocks - shared) // each) if each > 0 else 0
+    held = max(0, (allocation.num_blocks - shared) // each) if each > 0 else 0
+    return min(held, allocation.states) if isinstance(allocation, TokenPool) and allocation.state_bytes else held
 
 
-def _users(request: Request, settings: EngineSettings, allocation: Allocation, pool: Pool, cost: ContextCost) -> Users:
-    workload = request.workload
+def _users(server: Server, allocation: Allocation | TokenPool, pool: Pool, cost: ContextCost, workload: Workload) -> Users:
+    settings = server.settings
     shared = workload.shared_prefix_tokens if settings.enable_prefix_caching else 0
     ideal = ideal_users(max(0, pool.bytes), cost, workload.context_tokens, shared)
-    admitted = admitted_users(allocation, workload, settings, allocation.num_blocks)
-    size_of = allocation.bytes_per_block
-    low_blocks = max(0, pool.low_bytes) // size_of if size_of else 0
-    safe = admitted_users(allocation, workload, settings, low_blocks)
+    admitted = admitted_users(allocation, workload, settings)
+    safe = admitted_users(allocation.sized(pool.low_bytes), workload, settings)
     dp = settings.parallel.dp
     return Users(ideal * dp, admitted * dp, min(safe, settings.max_num_seqs or safe) * dp)
 
 
-def _per_user(allocation: Allocation, cost: ContextCost, workload: Workload) -> PerUser:
+def _per_user(allocation: Allocation | TokenPool, cost: ContextCost, workload: Workload) -> PerUser:
     tokens = workload.context_tokens
     return PerUser(
         tokens,
@@ -356,6 +308,14 @@ def _notes(request: Request) -> tuple[str, ...]:
     rules = request.rules
     out = list(request.model.notes)
     release = f"{rules.release[0]}.{rules.release[1]}"
+    engine = request.settings.engine
+    if engine != "vllm":
+        out.append(
+            f"the memory rules of {request.settings.release_name} are assumed: read in its code or documentation, "
+            "no measured row stands behind them"
+        )
+        serial = serial_note(engine, request.workload.users)
+        return (*out, serial) if serial else tuple(out)
     if rules.confidence == "assumed":
         out.append(f"release {release} is older than the rules we checked (from 0.19): the nearest law is assumed")
     if rules.confidence == "extrapolated":
