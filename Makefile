@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: install demo test check docs bench
+.PHONY: install demo test check docs accuracy bench
 
 install: $(INSTALLED)
 
@@ -13,6 +13,7 @@ $(INSTALLED): pyproject.toml
 		|| { echo "error: tonnage needs Python 3.11 or later; name one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m compileall -q src
 	@touch $@
 
 demo: install
@@ -29,3 +30,6 @@ docs: install
 
 bench: install
 	@$(BIN)/python bench/startup.py
+
+accuracy: install
+	@$(BIN)/python scripts/generate-accuracy

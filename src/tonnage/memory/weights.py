@@ -233,12 +233,12 @@ def rank_shape(tensor: Tensor, parallel: Parallelism) -> tuple[int, int, int]:
     >>> rank_shape(k, Parallelism(tp=2)), rank_shape(k, Parallelism(tp=8))
     ((256, 4096, 1), (128, 4096, 1))
     """
-    copies = tensor.count
+    copies, tp = tensor.count, parallel.tp
     if tensor.experts:
         if parallel.expert:
             return tensor.rows, tensor.cols, copies * ceil_div(tensor.experts, parallel.ep)
         copies *= tensor.experts
-    tp = parallel.tp
+        tp *= parallel.dp  # without --enable-expert-parallel the data-parallel ranks cut every expert between them
     if tensor.share == "column":
         return ceil_div(tensor.rows, tp), tensor.cols, copies
     if tensor.share == "row":
