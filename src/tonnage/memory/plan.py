@@ -21,15 +21,18 @@ from tonnage.memory.budget import Budget, Server, budget, stage_weights
 from tonnage.memory.defaults import Host, resolved
 from tonnage.memory.kv import ContextCost, context_cost, ideal_users
 from tonnage.memory.ledger import Line, Pool
-from tonnage.memory.others import TokenPool, serial_note, token_pool
+from tonnage.memory.others import TokenPool, token_pool
 from tonnage.memory.pages import cache_dtype
 from tonnage.memory.refusals import Refusal, does_not_hold_one, refusals
+from tonnage.memory.remarks import notes, warnings
 from tonnage.memory.weights import checkpoint_bytes, served_dtype, with_precision
 from tonnage.settings import EngineSettings
 from tonnage.units import GIB, size
 from tonnage.workload.spec import Workload
 
 LENGTH_STEP = 256
+NARROW = 0.05
+"""Half of a band, as a share of the pool, below which a measured one need not be narrower."""
 
 
 class Users(msgspec.Struct, frozen=True):
@@ -87,6 +90,14 @@ class MemoryPlan(msgspec.Struct, frozen=True):
         return self.request.card.memory.best
 
     @property
+    def would_narrow(self) -> str:
+        """What evidence would narrow the band of the pool; empty where it is as narrow as measured starts make it."""
+        half = (self.pool.high_bytes - self.pool.low_bytes) / 2
+        if self.pool.bytes <= 0 or (self.pool.confidence in ("exact", "read", "measured") and half <= NARROW * self.pool.bytes):
+            return ""
+        return f"one start-up log of {self.settings.release_name} on this card (tonnage diagnose --save-row, in a coming release)"
+
+    @property
     def shortfall_bytes(self) -> int:
         """What is missing on each card for the users asked for; 0 where they fit."""
         workload = self.request.workload
@@ -141,8 +152,8 @@ def plan(request: Request) -> MemoryPlan:
         users,
         allocation,
         refused,
-        _warnings(request, settings, cache, users, pool),
-        _notes(request),
+        warnings(server, request.workload, poorest, users.admitted, users.safe, cache),
+        notes(request.model, request.settings, rules, request.workload),
     )
 
 
@@ -266,58 +277,3 @@ def _per_user(allocation: Allocation | TokenPool, cost: ContextCost, workload: W
         allocation.sequence_blocks(tokens),
         allocation.sequence_bytes(1),
     )
-
-
-def _warnings(request: Request, settings: EngineSettings, cache: str, users: Users, pool: Pool) -> tuple[str, ...]:
-    card, shape, workload = request.card, request.model.shape, request.workload
-    out = []
-    capability = card.compute_capability
-    name = f"{card.name} (compute capability {capability[0]}.{capability[1]})" if capability else card.name
-    before_fp8 = capability is not None and capability < (8, 9)
-    if before_fp8 and "FP8" in shape.quantisation.label:
-        out.append(f"FP8 weights on {name} are only stored narrow: without FP8 arithmetic (8.9 and later) they save memory, not time")
-    if before_fp8 and cache.startswith("fp8"):
-        out.append(f"an FP8 cache on {name} has few backends: check that the engine starts with it")
-    if cache.startswith("fp8") and settings.kv_cache_dtype != "auto":
-        out.append("an FP8 cache is a change of model: run your evaluations again, above all at long context")
-    if (settings.gpu_memory_utilization or 0) > 0.95:
-        out.append(
-            f"gpu-memory-utilization {settings.gpu_memory_utilization:g} leaves no headroom for prefill spikes; 0.90 to 0.92 is usual"
-        )
-    if shape.experts:
-        out.append(
-            f"all {shape.experts} experts are loaded: the {shape.params_active / 1e9:.1f}B active "
-            f"of {shape.params_total / 1e9:.1f}B parameters save compute, not memory"
-        )
-    if workload.longest > shape.max_position:
-        out.append(f"a context of {workload.longest:,} tokens is beyond the model's {shape.max_position:,}")
-    if card.display:
-        out.append(f"{card.name} may drive a display, which holds some of its memory")
-    if card.unified:
-        out.append(f"{card.name} shares its memory with the CPU: the operating system and page cache take part of it")
-    if users.admitted >= workload.users > users.safe and pool.bytes > 0:
-        out.append(
-            f"at the low end of the pool {users.safe} users fit, not {workload.users}: measure one start of this card before you rely on it"
-        )
-    if settings.max_num_seqs and workload.users > settings.max_num_seqs:
-        out.append(f"max-num-seqs {settings.max_num_seqs} is below the {workload.users} users: the rest queue")
-    return tuple(out)
-
-
-def _notes(request: Request) -> tuple[str, ...]:
-    rules = request.rules
-    out = list(request.model.notes)
-    release = f"{rules.release[0]}.{rules.release[1]}"
-    engine = request.settings.engine
-    if engine != "vllm":
-        out.append(
-            f"the memory rules of {request.settings.release_name} are assumed: read in its code or documentation, "
-            "no measured row stands behind them"
-        )
-        serial = serial_note(engine, request.workload.users)
-        return (*out, serial) if serial else tuple(out)
-    if rules.confidence == "assumed":
-        out.append(f"release {release} is older than the rules we checked (from 0.19): the nearest law is assumed")
-    if rules.confidence == "extrapolated":
-        out.append(f"release {release} is newer than the rules we checked: the newest law is extrapolated")
-    return tuple(out)

@@ -89,7 +89,8 @@ def _bar(made: MemoryPlan, width: int, colour: bool) -> list[str]:
     share = band / max(1, made.pool.bytes)
     reach = f"{gib(made.pool.low_bytes)} to {gib(made.pool.high_bytes)}"
     spread = f"pool {gib(made.pool.bytes)} GiB, {reach} ({made.pool.confidence}; +-{share:.0%})"
-    return [head + drawn, *wrapped(legend, width, " " * len(head)), *wrapped(spread, width, " " * len(head))]
+    told = [legend, spread] + ([f"to narrow it: {made.would_narrow}"] if made.would_narrow else [])
+    return [head + drawn, *(line for text in told for line in wrapped(text, width, " " * len(head)))]
 
 
 def _lines(made: MemoryPlan, width: int, colour: bool) -> Iterator[str]:
