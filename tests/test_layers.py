@@ -25,6 +25,7 @@ LAYERS = (
     "settings",
     "memory",
     "backtest",
+    "oracle",
     "calibration",
     "records",
     "stats",

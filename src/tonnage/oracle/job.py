@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from tonnage.errors import InputError
+
+OPTIONS = {
+    "tp": "tensor_parallel_size", "pp": "pipeline_parallel_size", "dp": "data_parallel_size", "dcp": "decode_context_parallel_size",
+    "ep": "enable_expert_parallel", "kv_cache_dtype": "kv_cache_dtype", "block_size": "block_size", "max_model_len": "max_model_len",
+    "max_num_batched_tokens": "max_num_batched_tokens", "max_num_seqs": "max_num_seqs",
+}  # fmt: skip
+"""Options of the command, and what vLLM calls them."""
 
 
 class Card(msgspec.Struct, frozen=True):
@@ -83,6 +90,28 @@ def parse_engine_args(pairs: Iterable[str], *, where: str = "--engine-arg") -> d
             raise InputError(f"{name} is given twice", where=where)
         found[name] = _value(value)
     return found
+
+
+def engine_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return vLLM's arguments for the options of the command; what was not asked for is left to vLLM.
+
+    >>> engine_arguments({"tp": 2, "max_model_len": 16384, "engine_args": ["dtype=half"]})["tensor_parallel_size"]
+    2
+
+    Raises InputError: an engine argument that an option gives too.
+    """
+    base = {
+        "tensor_parallel_size": 1, "pipeline_parallel_size": 1, "kv_cache_dtype": "auto", "dtype": "auto",
+        "decode_context_parallel_size": 1, "enable_expert_parallel": False,
+    }  # fmt: skip
+    asked = {name: given.get(option) for option, name in OPTIONS.items()}
+    asked["enable_prefix_caching"] = False if given.get("no_prefix_caching") else None
+    defaults = {**base, "data_parallel_size": 1}
+    explicit = {name: value for name, value in asked.items() if value is not None and value != defaults.get(name)}
+    other = parse_engine_args(given.get("engine_args", ()))
+    if both := sorted(explicit.keys() & other.keys()):
+        raise InputError(f"{both[0]} is given twice", where="--engine-arg", hint="it has an option of its own")
+    return {**base, **explicit, **other}
 
 
 def _value(text: str) -> Any:
