@@ -107,6 +107,15 @@ def size(count: int) -> str:
     return f"{count} B"
 
 
+def counted(number: int, word: str) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "user"), counted(24_000, "token")
+    ('1 user', '24,000 tokens')
+    """
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
 def ceil_div(numerator: int, denominator: int) -> int:
     """Return the quotient rounded up; memory needed rounds up, capacity rounds down."""
     return -(-numerator // denominator)

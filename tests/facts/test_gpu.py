@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.errors import InputError, TonnageError, UnknownError
-from tonnage.facts.gpu import Card, custom_card, driver_reserve_bytes, memory_from_nvidia_smi, mig_slice, parse_card
+from tonnage.facts.gpu import Card, custom_card, driver_reserve_bytes, memory_from_nvidia_smi, parse_card
+from tonnage.facts.slices import mig_slice
 from tonnage.units import GIB, MIB
 
 L4 = """

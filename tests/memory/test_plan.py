@@ -157,7 +157,7 @@ def test_graphs_are_charged_from_0_20_on() -> None:
         pytest.param({"model": "qwen3-30b-a3b-fp8", "card": "h100"}, "experts are loaded", id="active-parameters"),
         pytest.param({"model": "phi-4", "card": "h100", "context": 20_000}, "beyond the model's", id="context-above-model"),
         pytest.param({"card": "rtx-4090"}, "display", id="display"),
-        pytest.param({"card": "gb10"}, "shares its memory", id="unified"),
+        pytest.param({"card": "gb10"}, "operating system and its page cache", id="unified"),
         pytest.param({"kv_cache_dtype": "fp8"}, "change of model", id="fp8-cache"),
     ],
 )

@@ -82,10 +82,11 @@ def command(**given: Any) -> int:
     click.echo(plan_text(made, alternatives, width=min(terminal_width(), 110), colour=in_colour()), nl=False)
     if given["explained"]:
         from tonnage.memory.explain import explain
+        from tonnage.report.terminal import wrapped
 
         click.echo("\nEvery formula:")
         for formula in explain(made):
-            click.echo(f"  {formula}")
+            click.echo("\n".join(wrapped(formula, min(terminal_width(), 110), "  ", "      ")))
     return 0 if made.fits else 1
 
 

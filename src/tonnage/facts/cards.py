@@ -18,14 +18,13 @@ import msgspec
 
 from tonnage.errors import EndpointError, InputError, UnknownError, closest_hint, nearest
 from tonnage.facts.gpu import (
-    MIG_PROFILE,
     Card,
     card_of,
     custom_card,
     memory_from_nvidia_smi,
-    mig_slice,
     parse_card,
 )
+from tonnage.facts.slices import MIG_PROFILE, mig_slice
 from tonnage.facts.tables import table
 from tonnage.units import MIB
 

@@ -30,6 +30,9 @@ class Fact(msgspec.Struct, frozen=True):
     source: str = ""
 
 
+LEAST_PREFIX = 6
+
+
 class Model(msgspec.Struct, frozen=True):
     """A model that was found: its shape, how sure its fields are, and what was published or measured about it.
 
@@ -70,9 +73,36 @@ def find_model(name: str, *, facts_dir: Path | None = None, like: str = "", assu
         stem = index().get(name.split("/")[-1].lower()) if not hub else None
         if stem is None and hub:
             return _from_hub(name, assume_full)
+    if stem is None and (only := _by_prefix(name)) is not None:
+        model = _from_record(MODELS / f"{only}.json", assume_full)
+        return msgspec.structs.replace(model, notes=(*model.notes, f"{name} read as {model.name}, the only one that begins so"))
     if stem is None:
         raise _unknown(name)
     return _from_record(MODELS / f"{stem}.json", assume_full)
+
+
+def published_in(name: str, precision: str) -> str:
+    """Return the catalogue's checkpoint of a model in another precision; empty where none is known.
+
+    >>> published_in("Qwen/Qwen3-8B", "fp8"), published_in("Qwen/Qwen3-8B", "nvfp4")
+    ('Qwen/Qwen3-8B-FP8', '')
+    """
+    words = {"fp8": ("fp8",), "int4": ("awq", "int4", "gptq", "w4a16"), "int8": ("int8", "w8a8")}.get(
+        precision.lower(), (precision.lower(),)
+    )
+    base = name.split("/")[-1].lower() + "-"
+    for word in words:
+        for alias, stem in index().items():
+            if "/" not in alias and alias.startswith(base) and word in alias[len(base) :].split("-"):
+                return stem.replace("--", "/", 1)
+    return ""
+
+
+def _by_prefix(name: str) -> str | None:
+    """Return the only record whose name goes on where this one ends."""
+    start = name.strip().lower().split("/")[-1] + "-"
+    stems = {stem for alias, stem in index().items() if "/" not in alias and alias.startswith(start)}
+    return stems.pop() if len(stems) == 1 and len(start) > LEAST_PREFIX else None
 
 
 def _is_path(name: str) -> bool:
@@ -187,11 +217,24 @@ def _from_folder(folder: Path, assume_full: bool) -> Model:
     from tonnage.facts.checkpoint import read_folder
 
     checkpoint = read_folder(folder)
+    _match(checkpoint.elements, shape, folder)
     facts = {
         "weight_bytes": Fact(checkpoint.bytes, "safetensors headers"),
         "published_elements": Fact(checkpoint.elements, "safetensors headers"),
     }
     return msgspec.structs.replace(model, measured_bytes=dict(checkpoint.by_dtype), facts=facts, notes=(*model.notes, *checkpoint.notes))
+
+
+def _match(elements: int, shape: ModelShape, folder: Path) -> None:
+    """Raise InputError where the safetensors of a folder cannot be the model of its config.json: packed formats hold an eighth."""
+    described = shape.params_total
+    least = described // 16 if shape.quantisation.targets else described // 2
+    if not least <= elements <= 2 * described:
+        raise InputError(
+            f"holds {elements:,} weights, but its config.json describes a model of {described:,}",
+            where=str(folder),
+            hint="is a shard missing, or is this an adapter beside its base model's config? Plan the base model with --lora N:RANK",
+        )
 
 
 def _from_hub(name: str, assume_full: bool) -> Model:

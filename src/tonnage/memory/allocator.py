@@ -9,6 +9,8 @@ Source: vLLM's own code, run on a meta device for 15 releases; `tonnage backtest
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from tonnage.facts.engine import EngineRules
@@ -33,6 +35,7 @@ class Allocation(msgspec.Struct, frozen=True):
     settings: EngineSettings
     rules: EngineRules
     capability: tuple[int, int] | None
+    stage: int = 0
 
     def sequence_blocks(self, tokens: int) -> int:
         """Return the blocks one sequence of so many tokens takes, over all groups, at worst (a whole chunk in flight)."""
@@ -98,11 +101,18 @@ def _state_blocks(
 
 
 def allocate(
-    shape: ModelShape, settings: EngineSettings, rules: EngineRules, capability: tuple[int, int] | None, pool_bytes: int, *, dtype: str = ""
+    shape: ModelShape,
+    settings: EngineSettings,
+    rules: EngineRules,
+    capability: tuple[int, int] | None,
+    pool_bytes: int | Sequence[int],
+    *,
+    dtype: str = "",
 ) -> Allocation:
     """Return how the engine cuts a pool of so many bytes on each card; settings must have their defaults filled in.
 
-    With pipeline stages every rank has as many blocks as the poorest; a pool below one block has none.
+    With pipeline stages, whose pools may be given each, every rank has as many blocks as the poorest; a pool below one
+    block has none.
     """
     served = dtype or served_dtype(shape)
     mode = prefix_mode(shape, settings, rules)
@@ -111,17 +121,18 @@ def allocate(
     block = kernel_block(shape, p)
     if shape.hybrid:
         block, padded = hybrid_block(shape, p)
-    poorest: tuple[int, int, tuple[Group, ...]] | None = None
-    for layers in _stages(shape, settings):
+    poorest: tuple[int, int, tuple[Group, ...], int] | None = None
+    for stage, layers in enumerate(_stages(shape, settings)):
+        available = pool_bytes if isinstance(pool_bytes, int) else pool_bytes[min(stage, len(pool_bytes) - 1)]
         pages = [page for layer in layers for cache in layer.caches for page in page_of(cache, block, padded, p)]
         groups = grouped(pages)
         size = _block_bytes(groups, rules)
-        blocks = max(0, pool_bytes) // size if size else 1
+        blocks = max(0, available) // size if size else 1
         if poorest is None or blocks < poorest[0]:
-            poorest = (blocks, size, groups)
+            poorest = (blocks, size, groups, stage)
     assert poorest is not None
-    blocks, size, groups = poorest
-    return Allocation(groups, size, blocks, block, mode, settings, rules, capability)
+    blocks, size, groups, stage = poorest
+    return Allocation(groups, size, blocks, block, mode, settings, rules, capability, stage)
 
 
 def _stages(shape: ModelShape, settings: EngineSettings) -> list[tuple[Layer, ...]]:

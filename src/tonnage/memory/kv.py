@@ -18,7 +18,7 @@ class ContextCost(msgspec.Struct, frozen=True):
     """What a sequence costs on one rank: bytes each token adds for good, bytes per token within a window, fixed state.
 
     `windows` holds (window in tokens, bytes per token) for layers that keep only so many; `conv_bytes` are those of the
-    fixed state that belong to convolutions.
+    fixed state that belong to convolutions; `strided` holds (ratio, bytes) of layers that keep one entry every so many tokens.
     """
 
     per_token: int
@@ -29,7 +29,8 @@ class ContextCost(msgspec.Struct, frozen=True):
 
     def growth(self, tokens: int) -> int:
         """Return what one more token costs a sequence of so many: windows that are full no longer grow."""
-        return self.per_token + sum(size for window, size in self.windows if window >= tokens)
+        windowed = sum(size for window, size in self.windows if window >= tokens)
+        return self.per_token + windowed + sum(size // ratio for ratio, size in self.strided)
 
     def sequence_bytes(self, tokens: int, *, state: bool = True) -> int:
         """Return the bytes of a sequence of so many tokens."""
@@ -39,11 +40,18 @@ class ContextCost(msgspec.Struct, frozen=True):
 
 
 def context_cost(
-    shape: ModelShape, *, tp: int = 1, cache: str = "bfloat16", dtype: str = "bfloat16", state_dtype: str = "auto", mtp: bool = False
+    shape: ModelShape,
+    *,
+    tp: int = 1,
+    dcp: int = 1,
+    cache: str = "bfloat16",
+    dtype: str = "bfloat16",
+    state_dtype: str = "auto",
+    mtp: bool = False,
 ) -> ContextCost:
     """Return the ideal cost of context on one rank, in a cache precision.
 
-    `mtp` adds the draft layer's own cache.
+    `mtp` adds the draft layer's own cache; with decode context parallelism a rank keeps every dcp-th token.
     """
     per_token, state, conv = 0, 0, 0
     windows: dict[int, int] = {}
@@ -67,7 +75,7 @@ def context_cost(
                 conv += whole - _matrix_bytes(item, tp, dtype, state_dtype)
             else:
                 state += _compressed(item, windows, strided)
-    return ContextCost(per_token, tuple(sorted(windows.items())), state, conv, tuple(sorted(strided.items())))
+    return ContextCost(-(-per_token // dcp), tuple(sorted(windows.items())), state, conv, tuple(sorted(strided.items())))
 
 
 def _matrix_bytes(item: StateCache, tp: int, dtype: str, override: str) -> int:

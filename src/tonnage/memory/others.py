@@ -118,7 +118,7 @@ def fraction_of(rules: OtherRules, card_bytes: int, settings: EngineSettings) ->
 
     >>> from tonnage.settings import EngineSettings
     >>> round(fraction_of(other_rules("sglang"), 79 * 2**30, EngineSettings()), 3)
-    0.842
+    0.834
     """
     if settings.gpu_memory_utilization:
         return settings.gpu_memory_utilization

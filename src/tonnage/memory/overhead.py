@@ -17,7 +17,7 @@ from tonnage.facts.provenance import Banded, Confidence
 from tonnage.facts.tensors import Tensor
 from tonnage.memory.activation import EngineLoad, Peak, peak, second_runner
 from tonnage.memory.weights import rank_shape
-from tonnage.units import size
+from tonnage.units import counted, size
 
 __all__ = ["EngineLoad", "Term", "distance", "overhead"]
 
@@ -102,7 +102,9 @@ def _context(load: EngineLoad, c: OverheadConstants) -> Term:
         old = link == "nvlink" and load.capability is not None and load.capability < (9, 0)
         below += law.link_ampere_below if old else law.link_below[link]
         above += law.link_above[link]
-        why += f", collectives over {load.link} {size(law.link[link])}, {ranks - 1} peers x {len(load.layers)} layers {size(peers)}"
+        why += (
+            f", collectives over {load.link} {size(law.link[link])}, {counted(ranks - 1, 'peer')} x {len(load.layers)} layers {size(peers)}"
+        )
     elif load.parallel.pp > 1:
         why += "; a stage's collectives start before the engine's first look at the memory"
     if capability_key(load.capability) in law.unified:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import msgspec
 
-from tonnage.facts.catalog import Model
+from tonnage.errors import InputError
+from tonnage.facts.catalog import Model, published_in
 from tonnage.facts.dtype import torch_bits
 from tonnage.facts.engine import EngineRules
 from tonnage.facts.gpu import Card
 from tonnage.facts.overheads import OverheadConstants
 from tonnage.facts.provenance import Confidence, weakest
+from tonnage.facts.shape import ModelShape
 from tonnage.memory.allocator import Allocation, allocate
 from tonnage.memory.budget import Budget, Server, budget, stage_weights
 from tonnage.memory.defaults import Host, resolved
@@ -95,14 +97,15 @@ class MemoryPlan(msgspec.Struct, frozen=True):
         half = (self.pool.high_bytes - self.pool.low_bytes) / 2
         if self.pool.bytes <= 0 or (self.pool.confidence in ("exact", "read", "measured") and half <= NARROW * self.pool.bytes):
             return ""
-        return f"one start-up log of {self.settings.release_name} on this card (tonnage diagnose --save-row, in a coming release)"
+        return "one start-up log of this card (diagnose --save-row, to come)"
 
     @property
     def shortfall_bytes(self) -> int:
         """What is missing on each card for the users asked for; 0 where they fit."""
         workload = self.request.workload
         shared = _shared_bytes(self.allocation, workload, self.settings)
-        needed = shared + workload.users * (self.per_user.admitted_bytes - shared)
+        users = -(-workload.users // self.settings.parallel.dp)
+        needed = shared + users * (self.per_user.admitted_bytes - shared)
         return max(0, needed - max(0, self.pool.bytes)) if self.users.admitted < workload.users else 0
 
 
@@ -124,13 +127,19 @@ def plan(request: Request) -> MemoryPlan:
     parallel = settings.parallel
     stages = range(parallel.pp) if not refused else range(1)
     cost = context_cost(
-        shape, tp=parallel.tp, cache=cache, dtype=dtype, state_dtype=settings.mamba_ssm_cache_dtype, mtp=settings.num_speculative_tokens > 0
+        shape,
+        tp=parallel.tp,
+        dcp=parallel.dcp,
+        cache=cache,
+        dtype=dtype,
+        state_dtype=settings.mamba_ssm_cache_dtype,
+        mtp=settings.num_speculative_tokens > 0,
     )
     cost = _share_of_stage(cost, request)
     server = Server(shape, settings, rules, card, dtype)
     budgets = [budget(server, request.constants, stage, [_weights(server, model, stage)]) for stage in stages]
-    poorest = min(budgets, key=lambda entry: entry.pool.bytes)
-    allocation = _cut(server, cost, poorest.pool.bytes, request.workload.users)
+    allocation = _cut(server, cost, [entry.pool.bytes for entry in budgets], request.workload.users)
+    poorest = budgets[allocation.stage] if isinstance(allocation, Allocation) else min(budgets, key=lambda entry: entry.pool.bytes)
     pool = msgspec.structs.replace(poorest.pool, blocks=allocation.num_blocks, tokens=allocation.printed_tokens)
     users = _users(server, allocation, pool, cost, request.workload)
     per_user = _per_user(allocation, cost, request.workload)
@@ -157,10 +166,10 @@ def plan(request: Request) -> MemoryPlan:
     )
 
 
-def _cut(server: Server, cost: ContextCost, pool_bytes: int, users: int) -> Allocation | TokenPool:
+def _cut(server: Server, cost: ContextCost, pools: list[int], users: int) -> Allocation | TokenPool:
     if server.settings.engine == "vllm":
-        return allocate(server.shape, server.settings, server.rules, server.card.compute_capability, pool_bytes, dtype=server.dtype)
-    return token_pool(server.settings, server.rules, cost, pool_bytes, users)
+        return allocate(server.shape, server.settings, server.rules, server.card.compute_capability, pools, dtype=server.dtype)
+    return token_pool(server.settings, server.rules, cost, min(pools), users)
 
 
 def _plain_label(dtype: str) -> str:
@@ -171,6 +180,12 @@ def _with_length(request: Request) -> EngineSettings:
     """Return the settings with max_model_len at the longest sequence of the workload, where it is not given."""
     settings = request.settings
     if settings.max_model_len is not None:
+        if settings.max_model_len < request.workload.longest:
+            raise InputError(
+                f"a limit of {settings.max_model_len:,} tokens rejects sequences of {request.workload.longest:,}",
+                where="--max-model-len",
+                hint="the context is a whole sequence, prompt and answer; raise the limit or lower the context",
+            )
         return settings
     longest = -(-request.workload.longest // LENGTH_STEP) * LENGTH_STEP
     return msgspec.structs.replace(settings, max_model_len=min(longest, max(request.model.shape.max_position, request.workload.longest)))
@@ -198,13 +213,19 @@ def _weights(server: Server, model: Model, stage: int) -> Line:
     confidence: Confidence = weakest(model.confidence, "read")
     measured = sum(model.measured_bytes.values())
     spread = 0
-    why = f"{shape.params_total:,} parameters, {label}"
+    some = settings.parallel.cards == 1 and held.elements < shape.params_total
+    why = (f"{held.elements:,} of " if some else "") + f"{shape.params_total:,} parameters, {label}"
     if measured:
-        total = round(total * measured / max(1, checkpoint_bytes(shape)) * _narrowing(shape.dtype, dtype))
+        total = round(total * _as_served(model.measured_bytes, shape, dtype) / max(1, checkpoint_bytes(shape) * _narrowing(shape, dtype)))
         why = f"{measured:,} bytes in the safetensors headers, {label}"
     if shape.quantisation.assumed:
         confidence, spread = "assumed", total // 20
-        why += " (no such checkpoint is known: the rule of its kind)"
+        published = published_in(model.name, settings.weights)
+        why += (
+            f" (by the rule of its kind; {published} is published)"
+            if published
+            else " (by the rule of its kind: no such checkpoint is known)"
+        )
     elif confidence in ("extrapolated", "assumed"):
         spread = total // 50
     if settings.parallel.cards > 1:
@@ -216,9 +237,15 @@ def _weights(server: Server, model: Model, stage: int) -> Line:
     return Line("weights", total, total - spread, total + spread, confidence, why)
 
 
-def _narrowing(stored: str, served: str) -> float:
-    """Return how a checkpoint's bytes change when an engine casts what is not quantised: FP32 halves."""
-    return torch_bits(served) / torch_bits(stored) if stored == "float32" else 1.0
+def _as_served(measured: dict[str, int], shape: ModelShape, dtype: str) -> int:
+    """Return what a folder's tensors take once an engine has cast them: of an unquantised checkpoint FP32 halves."""
+    wide = 0 if shape.quantisation.targets else measured.get("F32", 0)
+    return sum(measured.values()) - wide + wide * torch_bits(dtype) // 32
+
+
+def _narrowing(shape: ModelShape, served: str) -> float:
+    """Return how the bytes that a config describes change when an engine casts them: FP32 halves."""
+    return torch_bits(served) / torch_bits(shape.dtype) if shape.dtype == "float32" and not shape.quantisation.targets else 1.0
 
 
 def _closed(budget: Budget, pool: Pool, request: Request) -> tuple[Line, ...]:
@@ -265,6 +292,8 @@ def _users(server: Server, allocation: Allocation | TokenPool, pool: Pool, cost:
     admitted = admitted_users(allocation, workload, settings)
     safe = admitted_users(allocation.sized(pool.low_bytes), workload, settings)
     dp = settings.parallel.dp
+    if not allocation.sequence_blocks(workload.context_tokens):  # a model that only reads keeps no cache: as many as are scheduled
+        ideal = admitted = safe = settings.max_num_seqs or 1
     return Users(ideal * dp, admitted * dp, min(safe, settings.max_num_seqs or safe) * dp)
 
 

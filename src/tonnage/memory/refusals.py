@@ -29,6 +29,11 @@ class Refusal(msgspec.Struct, frozen=True):
     remedy: str = ""
 
 
+LEAST_CAPABILITY = (7, 0)
+LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""The ranks that vLLM's LoRA configuration takes."""
+
+
 def refusals(shape: ModelShape, settings: EngineSettings, capability: tuple[int, int] | None, rules: EngineRules) -> tuple[Refusal, ...]:
     """Return everything about model, parallelism and card that the engine refuses, whatever the memory."""
     return (
@@ -37,6 +42,7 @@ def refusals(shape: ModelShape, settings: EngineSettings, capability: tuple[int,
         *_blocks(shape, settings, capability),
         *_attention(shape, settings, capability),
         *_lengths(shape, settings),
+        *_limits(shape, settings, capability),
     )
 
 
@@ -45,9 +51,10 @@ def legal_tp(shape: ModelShape, largest: int = 64) -> list[int]:
 
     >>> from tonnage.facts.catalog import find_model
     >>> legal_tp(find_model("qwen3.5-27b").shape, 16)
-    [1, 2, 3, 4, 6, 8, 12]
+    [1, 2, 4, 8]
     """
     groups = {cache.groups for cache in shape.caches if isinstance(cache, StateCache) and cache.groups > 1}
+    channels = {cache.conv_channels for cache in shape.caches if isinstance(cache, StateCache) and not cache.groups}
     heads = {cache.heads for cache in shape.caches if isinstance(cache, StateCache) and cache.heads > 1}
     counts = kv_head_counts(shape)
     return [
@@ -55,7 +62,7 @@ def legal_tp(shape: ModelShape, largest: int = 64) -> list[int]:
         for n in range(1, largest + 1)
         if shape.heads % n == 0
         and all(g % n == 0 for g in groups)
-        and all(h % n == 0 for h in heads)
+        and all(h % n == 0 for h in (*heads, *channels))
         and all(_splits(k, n) for k in counts)
     ]
 
@@ -116,6 +123,14 @@ def _parallel(shape: ModelShape, settings: EngineSettings) -> Iterator[Refusal]:
             f"{max(groups)} state groups do not divide by tensor-parallel-size {tp}",
             _nearest(tp, legal_tp(shape)),
         )
+    linear = [cache for cache in shape.caches if isinstance(cache, StateCache) and not cache.groups]
+    if any(cache.conv_channels % tp or cache.heads % tp for cache in linear):
+        yield Refusal(
+            "state-heads-not-divisible",
+            f"{linear[0].heads} heads and {linear[0].conv_channels:,} channels of linear attention do not divide "
+            f"by tensor-parallel-size {tp}",
+            _nearest(tp, legal_tp(shape)),
+        )
     if dcp > 1 and tp % dcp:
         yield Refusal(
             "dcp-not-divisible", f"decode-context-parallel-size {dcp} does not divide tensor-parallel-size {tp}", f"use a divisor of {tp}"
@@ -166,6 +181,29 @@ def _attention(shape: ModelShape, settings: EngineSettings, capability: tuple[in
             "the checkpoint asks for an fp8_e4m3 cache, which sparse latent attention has no backend for",
             "ask for --kv-cache-dtype fp8 or bfloat16",
         )
+
+
+def _limits(shape: ModelShape, settings: EngineSettings, capability: tuple[int, int] | None) -> Iterator[Refusal]:
+    if capability is not None and capability < LEAST_CAPABILITY:
+        yield Refusal(
+            "capability-too-low",
+            f"compute capability {capability[0]}.{capability[1]} is below 7.0, the least that the engine's kernels are built for",
+            "use a card of Volta or later",
+        )
+    rank = settings.lora.rank
+    if settings.lora.count and rank not in LORA_RANKS:
+        yield Refusal(
+            "lora-rank",
+            f"max-lora-rank {rank} is none of {', '.join(map(str, LORA_RANKS))}",
+            f"use {next((known for known in LORA_RANKS if known >= rank), LORA_RANKS[-1])}",
+        )
+    block = settings.block_size
+    if block is not None and block % 8 and block != 1:
+        yield Refusal(
+            "block-size", f"no attention backend has blocks of {block} tokens", f"use {max(16, block // 16 * 16)}, or leave it out"
+        )
+    if settings.parallel.expert and not shape.experts:
+        yield Refusal("no-experts", f"{shape.name} has no experts to spread by expert parallelism", "leave --ep out")
 
 
 def _lengths(shape: ModelShape, settings: EngineSettings) -> Iterator[Refusal]:

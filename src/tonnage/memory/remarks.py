@@ -40,14 +40,21 @@ def warnings(server: Server, workload: Workload, spent: Budget, admitted: int, s
         )
     if workload.longest > shape.max_position:
         out.append(f"a context of {workload.longest:,} tokens is beyond the model's {shape.max_position:,}")
+    if card.vendor not in ("NVIDIA", "AMD"):
+        out.append(f"vLLM's memory rules were read for CUDA and ROCm; on {card.name} ({card.vendor}) they are assumed")
+    if card.sliced and settings.parallel.cards > 1:
+        out.append("slices of one GPU cannot speak to each other by NCCL: parallelism over slices does not start; use one larger slice")
+    if workload.shared_prefix_tokens and not settings.enable_prefix_caching:
+        out.append("a shared prefix is stored once only with prefix caching, which is off here: every user stores it")
     if card.display or card.unified:
         out.append(_held_by_others(card, spent))
-    if admitted >= workload.users > safe and spent.pool.bytes > 0:
+    at_once = (settings.max_num_seqs or workload.users) * settings.parallel.dp
+    if workload.users > at_once:
+        out.append(f"max-num-seqs runs {at_once:,} at once of {workload.users:,} users, the rest queue: --max-num-seqs {workload.users}")
+    elif admitted >= workload.users > safe and spent.pool.bytes > 0:
         out.append(
             f"at the low end of the pool {safe} users fit, not {workload.users}: measure one start of this card before you rely on it"
         )
-    if settings.max_num_seqs and workload.users > settings.max_num_seqs:
-        out.append(f"max-num-seqs {settings.max_num_seqs} is below the {workload.users} users: the rest queue")
     return tuple(out)
 
 

@@ -8,12 +8,12 @@ from tonnage.memory.changes import Change
 from tonnage.memory.plan import MemoryPlan
 from tonnage.report.plan_value import rules_of_thumb
 from tonnage.report.terminal import bar, paint, wrapped
-from tonnage.units import gib, size
+from tonnage.units import counted, gib, size
 
 LABEL, FIGURE = 15, 6
 
 
-def plan_text(made: MemoryPlan, alternatives: tuple[Change, ...], *, width: int = 80, colour: bool = False, command: str = "") -> str:
+def plan_text(made: MemoryPlan, alternatives: tuple[Change, ...], *, width: int = 80, colour: bool = False) -> str:
     """Return the screen of a plan."""
     sections = [
         [*_verdict(made, width, colour), *_what(made, width)],
@@ -25,7 +25,7 @@ def plan_text(made: MemoryPlan, alternatives: tuple[Change, ...], *, width: int 
         list(_better(made, alternatives, width)),
         [line for text in made.warnings for line in _flagged("warning", text, width, colour)],
         [line for text in made.notes for line in _flagged("note", text, width, colour)],
-        [_next(made, command)],
+        wrapped(_next(made, alternatives), width, "", "  "),
     ]
     return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
 
@@ -38,9 +38,10 @@ def _cards(made: MemoryPlan) -> str:
 
 def _verdict(made: MemoryPlan, width: int, colour: bool) -> list[str]:
     workload, users = made.request.workload, made.users
-    asked = f"{workload.users} {'user' if workload.users == 1 else 'users'} at {workload.context_tokens:,} tokens on {_cards(made)}"
+    asked = f"{counted(workload.users, 'user')} at {counted(workload.context_tokens, 'token')} on {_cards(made)}"
     if made.fits:
-        head = paint("Fits", "green", colour) + f": {asked}. It admits {users.admitted} (safe {users.safe})."
+        word, style = ("Fits", "green") if users.safe >= workload.users else ("Fits by the best estimate only", "yellow")
+        head = paint(word, style, colour) + f": {asked}. It admits {users.admitted:,} (safe {users.safe:,})."
         return wrapped(head, width + (9 if colour else 0))
     if made.refusals:
         first = made.refusals[0]
@@ -49,17 +50,17 @@ def _verdict(made: MemoryPlan, width: int, colour: bool) -> list[str]:
     lacking = (
         f"The weights and the overhead leave no pool: {size(-made.pool.bytes)} too much"
         if made.pool.bytes <= 0
-        else f"{size(made.shortfall_bytes)} of cache are missing on each card"
+        else f"{size(made.shortfall_bytes)} of cache are missing" + (" on each card" if made.settings.parallel.cards > 1 else "")
     )
     return wrapped(
-        paint("Does not fit", "red", colour) + f": {asked}. {lacking}. It admits {users.admitted} (safe {users.safe}).",
+        paint("Does not fit", "red", colour) + f": {asked}. {lacking}. It admits {users.admitted:,} (safe {users.safe:,}).",
         width + (9 if colour else 0),
     )
 
 
 def _what(made: MemoryPlan, width: int) -> list[str]:
     request, shape = made.request, made.request.model.shape
-    assumed = " (assumed: no such checkpoint)" if shape.quantisation.assumed else ""
+    assumed = " (assumed)" if shape.quantisation.assumed else ""
     cache = {"bfloat16": "BF16", "float16": "FP16"}.get(
         made.cache_dtype, made.cache_dtype.upper() if made.cache_dtype.startswith("fp8") else made.cache_dtype
     )
@@ -71,6 +72,8 @@ def _what(made: MemoryPlan, width: int) -> list[str]:
     )
     spread += ", expert parallel" if parallel.expert else ""
     text = f"{request.model.name}, {made.weights_label} weights{assumed}, {cache} cache{spread}, {made.settings.release_name}"
+    limits = (("max-model-len", made.settings.max_model_len), ("max-num-seqs", made.settings.max_num_seqs))
+    text += "".join(f", {name} {value:,}" for name, value in limits if value and made.settings.engine == "vllm")
     return wrapped(text, width)
 
 
@@ -79,12 +82,15 @@ def _bar(made: MemoryPlan, width: int, colour: bool) -> list[str]:
         return []
     lines = {entry.label: entry.bytes for entry in made.ledger}
     overhead = sum(entry.bytes for entry in made.ledger if entry.label not in ("weights", "cache pool", "kept back"))
-    used = min(made.pool.bytes, made.request.workload.users * made.per_user.admitted_bytes)
+    users = made.request.workload.users
+    used = min(made.pool.bytes, users * made.per_user.admitted_bytes)
     parts = [("w", lines["weights"]), ("o", overhead), ("c", used), (" ", made.pool.bytes - used), (".", lines["kept back"])]
     head = f"  {gib(made.card_bytes)} GiB  "
-    users = made.request.workload.users
     drawn = bar(parts, min(width, 100) - len(head))
-    legend = f"w weights, o overhead, c cache of {users} {'user' if users == 1 else 'users'}, blank free, . kept back"
+    held = (
+        f"{counted(users, 'user')}, blank free" if users <= made.users.admitted else f"{made.users.admitted:,} of {counted(users, 'user')}"
+    )
+    legend = f"w weights, o overhead, c cache of {held}, . kept back"
     band = (made.pool.high_bytes - made.pool.low_bytes) // 2
     share = band / max(1, made.pool.bytes)
     reach = f"{gib(made.pool.low_bytes)} to {gib(made.pool.high_bytes)}"
@@ -99,7 +105,7 @@ def _lines(made: MemoryPlan, width: int, colour: bool) -> Iterator[str]:
     for entry in shown:
         unit = "GiB" if entry is shown[0] else "   "
         head = f"  {entry.label.ljust(LABEL)}{gib(entry.bytes).rjust(FIGURE)} {unit}  {entry.confidence.ljust(sure)}"
-        band = f"{gib(entry.low)}-{gib(entry.high)}; " if gib(entry.low) != gib(entry.high) else ""
+        band = f"{gib(entry.low)} to {gib(entry.high)}; " if gib(entry.low) != gib(entry.high) else ""
         room = width - len(head)
         rest = wrapped(band + entry.why, room) if room >= 24 else wrapped(band + entry.why, width - 6)
         yield from _beside(head, rest, room)
@@ -119,11 +125,14 @@ def _beside(head: str, rest: list[str], room: int) -> Iterator[str]:
 
 def _one_user(made: MemoryPlan, width: int) -> Iterator[str]:
     user = made.per_user
-    text = f"One user at {user.context_tokens:,} tokens: {size(user.admitted_bytes)} a card in {user.blocks:,} blocks"
+    text = f"One user at {user.context_tokens:,} tokens: {size(user.admitted_bytes)} a card in {counted(user.blocks, 'block')}"
     text += f" (by formula {size(user.ideal_bytes)}"
     if made.cost.state_bytes:
         text += f", of it state {size(made.cost.state_bytes)}"
     text += f"). Each token adds {size(made.cost.growth(user.context_tokens))}."
+    shared = made.request.workload.shared_prefix_tokens
+    if shared and made.settings.enable_prefix_caching:
+        text += f" Of its tokens {shared:,} are shared and stored once, where every prompt begins with the same text."
     if user.shortest_bytes > 4 * made.allocation.bytes_per_block or made.request.model.shape.hybrid:
         text += f" A request of one token already takes {size(user.shortest_bytes)}."
     yield from wrapped(text, width)
@@ -131,6 +140,8 @@ def _one_user(made: MemoryPlan, width: int) -> Iterator[str]:
 
 def _why_not(made: MemoryPlan, width: int) -> Iterator[str]:
     users, allocation = made.users, made.allocation
+    if not made.per_user.blocks:
+        yield from wrapped("This model only reads: it keeps no cache, and max-num-seqs bounds the requests at once.", width)
     if users.admitted >= users.ideal or not allocation.groups:
         return
     reasons = []
@@ -142,10 +153,10 @@ def _why_not(made: MemoryPlan, width: int) -> Iterator[str]:
             f"and each of {len(states)} state groups takes {blocks} blocks a user"
         )
     if any(group.page.kind in ("sliding", "ring", "chunked") for group in allocation.groups):
-        reasons.append("each window also reserves the batches in flight")
+        reasons.append("each window also reserves the batches in flight, as if all users prefilled at once (more fit while they decode)")
     if any(group.slots > group.layers for group in allocation.groups):
         reasons.append("unequal groups leave slots empty")
-    reasons = reasons or [f"blocks are whole: {allocation.block_size} tokens each"]
+    reasons = reasons or [f"blocks are whole: {counted(allocation.block_size, 'token')} each"]
     yield from wrapped(f"Why not {users.ideal}, as the formula says? {'; '.join(reasons)}.", width)
 
 
@@ -163,9 +174,11 @@ def _better(made: MemoryPlan, alternatives: tuple[Change, ...], width: int) -> I
         return
     yield "Would help most:" if made.fits else "Nearest ways to more:"
     needed = made.request.workload.users
+    pad = min(44, max(len(change.what) for change in alternatives[:5]) + 1)
     for change in alternatives[:5]:
         enough = "  fits" if not made.fits and change.users >= needed else ""
-        yield f"  {change.what.ljust(44)}{change.users:>6,} users{enough}   {change.flag}".rstrip()
+        text = f"  {change.what.ljust(pad)}{change.users:>6,} users{enough}   {change.flag}".rstrip()
+        yield from [text] if len(text) <= width else [text[: -len(change.flag)].rstrip(), f"      {change.flag}"]
 
 
 def _flagged(word: str, text: str, width: int, colour: bool) -> list[str]:
@@ -175,7 +188,9 @@ def _flagged(word: str, text: str, width: int, colour: bool) -> list[str]:
     return lines
 
 
-def _next(made: MemoryPlan, command: str) -> str:
+def _next(made: MemoryPlan, alternatives: tuple[Change, ...]) -> str:
     if made.fits:
-        return "next: --explain shows every formula with its numbers; --out plan.json keeps this plan"
-    return f"next: {command or 'try one of the ways above'}"
+        return "next: --explain shows every formula with its numbers; --out plan.json keeps it"
+    if made.refusals:
+        return "next: change what is refused, and plan again"
+    return "next: try one of the ways above" if alternatives else "next: plan a larger card, more cards, or a smaller checkpoint"

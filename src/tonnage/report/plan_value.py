@@ -26,9 +26,11 @@ def rules_of_thumb(made: MemoryPlan) -> tuple[RuleOfThumb, ...]:
     by_reference = reference(made.requested_bytes, weights, overhead, made.cost, tokens)
     decimal = card.marketing_bytes or made.card_bytes
     asked_fp8 = made.request.settings.weights.lower() == "fp8"
+    parallel = made.settings.parallel
     worked = worked_example(
-        decimal, shape, made.cost, tokens, fp8=asked_fp8, checkpoint=checkpoint_bytes(shape), cards=made.settings.parallel.cards
+        decimal, shape, made.cost, tokens, fp8=asked_fp8, checkpoint=checkpoint_bytes(shape), cards=parallel.tp * parallel.pp
     )
+    by_guide, by_reference, worked = (users * parallel.dp for users in (by_guide, by_reference, worked))
     forgotten = f"; {size(made.cost.state_bytes)} of state a user is forgotten" if made.cost.state_bytes else ""
     return (
         RuleOfThumb("guide", by_guide, f"uses the whole card, a flat 2 GB and 15 % on the cache; no utilization, no pages{forgotten}"),

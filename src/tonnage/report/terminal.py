@@ -15,7 +15,9 @@ def paint(text: str, style: str, colour: bool) -> str:
 
 def wrapped(text: str, width: int, indent: str = "", hanging: str = "") -> list[str]:
     """Return lines of at most `width` columns."""
-    lines = textwrap.wrap(text, max(20, width), initial_indent=indent, subsequent_indent=hanging or indent, break_long_words=False)
+    lines = textwrap.wrap(
+        text, max(20, width), initial_indent=indent, subsequent_indent=hanging or indent, break_long_words=False, break_on_hyphens=False
+    )
     return lines or [indent.rstrip()]
 
 
@@ -23,7 +25,7 @@ def bar(parts: Sequence[tuple[str, int]], width: int) -> str:
     """Return a bar to scale: each part is a character and its size; the sum fills `width`, and what is there shows.
 
     >>> bar([("w", 50), ("o", 1), ("c", 49)], 20)
-    '[wwwwwwww|o|ccccccc]'
+    '[wwwwwww|o|cccccccc]'
     """
     shown = [(mark, amount) for mark, amount in parts if amount > 0]
     total = sum(amount for _, amount in shown)
