@@ -90,3 +90,25 @@ def write_beside(path: Path, data: bytes) -> None:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+
+
+def number_table(path: Path, table: str) -> dict[str, float]:
+    """Return a table of a TOML file: names, and a number each.
+
+    Raises InputError: no such file, no TOML, no such table, or something that is no number of at least 0.
+    """
+    import tomllib
+
+    try:
+        value: Any = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError("there is no such file", where=str(path)) from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"is no TOML ({error})", where=str(path), hint=f"write [{table}], then lines like: l4 = 8") from None
+    found = value.get(table)
+    if not isinstance(found, dict) or not found:
+        raise InputError(f"has no table [{table}]", where=str(path), hint=f"write [{table}], then lines like: l4 = 8")
+    for name, number in found.items():
+        if not isinstance(number, int | float) or isinstance(number, bool) or not 0 <= number < 10**7:
+            raise InputError(f"{name} = {number!r} is no number of at least 0", where=f"{path}: [{table}]")
+    return {str(name): float(number) for name, number in found.items()}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from tonnage.cli.options import Count, Share, Tokens, in_colour, terminal_width, write_beside
+from tonnage.cli.options import Count, Share, Tokens, in_colour, number_table, terminal_width, write_beside
 from tonnage.errors import InputError
 
 
@@ -16,9 +17,10 @@ from tonnage.errors import InputError
 @click.argument("model")
 @click.option(
     "--gpu",
-    required=True,
+    default="",
     metavar="CARD",
-    help='Card: l4, a100-80g, 8xH100, g6.xlarge, h100:3g.40gb, local, or custom:"48 GiB",864GB/s,8.9.',
+    help='Card: l4, a100-80g, 8xH100, g6.xlarge, h100:3g.40gb, local, or custom:"48 GiB",864GB/s,8.9. '
+    "A list (l4,l40s), all, or nothing: which cards, how many.",
 )
 @click.option("--users", type=Count(), required=True, help="Users at once, at peak.")
 @click.option(
@@ -54,6 +56,12 @@ from tonnage.errors import InputError
 @click.option("--facts", type=click.Path(path_type=Path), help="Folder with your own records of models and cards.")
 @click.option("--offline", is_flag=True, help="Never ask a hub, whatever is installed.")
 @click.option("--hub", is_flag=True, help="Fetch an unknown ORG/NAME's config.json from the hub (extra `hub`).")
+@click.option("--max-gpus", type=Count(), help="Without --gpu: at most so many cards.")
+@click.option("--budget", type=float, metavar="USD", help="Without --gpu: at most so many USD an hour, where prices are known.")
+@click.option("--spare", type=Count(0, 1000), default=0, help="Without --gpu: replicas beyond those that hold the users.")
+@click.option("--growth", type=Share(), default=0.0, help="Without --gpu: growth of the users a month: 10%.")
+@click.option("--prices", type=click.Path(path_type=Path), help="TOML with [usd_per_hour]: your prices of a card.")
+@click.option("--in-stock", type=click.Path(path_type=Path), help="TOML with [in_stock]: the cards you have, and how many.")
 @click.option("--explain", "explained", is_flag=True, help="Show every formula with its numbers.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the plan as JSON to this file.")
@@ -66,6 +74,8 @@ def command(**given: Any) -> int:
     tonnage plan qwen3.5-4b --gpu l4 --users 16 --context 24k
     tonnage plan ./my-model --gpu 2xH100 --users 64 --context 8k --kv fp8 --json
     """
+    if _searches(given["gpu"]):
+        return _search(given)
     from tonnage.memory.changes import changes
     from tonnage.memory.plan import plan
     from tonnage.report.plan_value import plan_value
@@ -88,6 +98,45 @@ def command(**given: Any) -> int:
         for formula in explain(made):
             click.echo("\n".join(wrapped(formula, min(terminal_width(), 110), "  ", "      ")))
     return 0 if made.fits else 1
+
+
+def _searches(gpu: str) -> bool:
+    """Return whether cards are to be chosen: none is named, or several are."""
+    return gpu in ("", "all") or ("," in gpu and not gpu.lower().startswith("custom"))
+
+
+def _search(given: dict[str, Any]) -> int:
+    from tonnage.capacity.choose import engine_advice, ranked, what_if
+    from tonnage.capacity.inventory import inventory
+    from tonnage.capacity.search import Limits, search
+    from tonnage.report.options import options_text, options_value
+
+    if any(given[name] is not None for name in ("tp", "count")):
+        raise InputError("--tp and --count belong to one card", hint="name it with --gpu, or leave them out: the search tries every size")
+    prices = number_table(given["prices"], "usd_per_hour") if given["prices"] else None
+    stock = number_table(given["in_stock"], "in_stock") if given["in_stock"] else None
+    shelf = inventory(given["gpu"], facts=given["facts"], prices=prices, source=str(given["prices"] or ""), stock=stock)
+    if not shelf.cards:
+        raise InputError("no card is left to choose from", hint="tonnage gpus lists them")
+    request = request_of({**given, "gpu": shelf.cards[0].slug})
+    limits = Limits(given["max_gpus"], given["budget"], given["spare"])
+    order = ranked(search(request, shelf, limits))
+    users = request.workload.users
+    advice = engine_advice(users, request.settings.engine, bool(request.workload.shared_prefix_tokens))
+    answers = what_if(order[0].option, shelf, limits, growth=given["growth"], today=date.today()) if order else []
+    if given["out"] is not None or given["as_json"]:
+        value = options_value(order, answers, advice)
+        if given["out"] is not None:
+            write_beside(given["out"], msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+        if given["as_json"]:
+            click.echo(msgspec.json.encode(value).decode())
+            return 0 if order else 1
+    if not order:
+        click.echo(f"Nothing holds {users:,} users within the limits: tried {len(shelf.cards)} cards. Raise --max-gpus or --budget, or "
+                   "plan a smaller checkpoint, a shorter context, or an FP8 cache.")  # fmt: skip
+        return 1
+    click.echo(options_text(order, answers, advice, users, width=min(terminal_width(), 110), colour=in_colour()), nl=False)
+    return 0
 
 
 def request_of(given: dict[str, Any]) -> Any:

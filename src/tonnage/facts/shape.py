@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Literal
 
 import msgspec
@@ -111,7 +112,7 @@ class Layer(msgspec.Struct, frozen=True):
     tensors: tuple[Tensor, ...]
 
 
-class ModelShape(msgspec.Struct, frozen=True):
+class ModelShape(msgspec.Struct, frozen=True, dict=True):
     """A model as the memory arithmetic sees it. Sizes in elements and tokens; widths in bits; nothing sharded."""
 
     name: str
@@ -141,13 +142,13 @@ class ModelShape(msgspec.Struct, frozen=True):
     head_everywhere: bool = False
     assumed: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def params_total(self) -> int:
         """Unique parameters, vision tower and draft layers included; a tied head counts once."""
         own = elements(self.embedding) + elements(self.head) + elements(self.vision) + elements(self.draft_extra)
         return own + sum(elements(layer.tensors) for layer in (*self.layers, *self.draft))
 
-    @property
+    @cached_property
     def params_active(self) -> int:
         """Parameters one token touches: all but unselected experts, and without the draft layers."""
         unused = self.experts - self.experts_per_token

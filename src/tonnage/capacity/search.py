@@ -1,0 +1,117 @@
+"""Every configuration that holds the users: cards x precision x parallelism, replicas to cover the rest.
+
+Tensor parallelism stays within a machine and divides the heads; stages go across machines. A size that needs one replica
+ends the search of its card and precision: more cards would only cost more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+
+import msgspec
+
+from tonnage.capacity.inventory import Cost, Inventory, node_cards
+from tonnage.errors import TonnageError
+from tonnage.facts.gpu import Card
+from tonnage.memory.plan import MemoryPlan, Request, plan
+from tonnage.memory.refusals import legal_tp
+from tonnage.memory.weights import checkpoint_bytes
+from tonnage.settings import Parallelism
+
+MOST_STAGES = 4
+LEAST_ROOM = 0.95
+"""Weights above this share of a card leave nothing for an engine."""
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What the purchase may be at most; `spare` replicas are bought beyond those that hold the users."""
+
+    cards: int | None = None
+    usd_per_hour: float | None = None
+    spare: int = 0
+
+
+class Option(msgspec.Struct, frozen=True):
+    """A configuration that holds the users: the plan of one replica with its share of them, and how many replicas."""
+
+    plan: MemoryPlan
+    replicas: int
+    spare: int
+    cost: Cost | None
+
+    @property
+    def cards(self) -> int:
+        """Cards of all replicas."""
+        return self.replicas * self.plan.settings.parallel.cards
+
+    @property
+    def usd_per_hour(self) -> float | None:
+        """What all cards cost an hour, where a price is known."""
+        return self.cards * self.cost.usd_per_hour if self.cost else None
+
+    @property
+    def safe_users(self) -> int:
+        """Users that all replicas but the spare ones hold at the low end of the pool."""
+        return self.plan.users.safe * (self.replicas - self.spare)
+
+    @property
+    def headroom(self) -> float:
+        """Share of the safe users that is not asked for."""
+        return 1 - self.plan.request.workload.users / max(1, self.plan.users.safe)
+
+
+def search(request: Request, shelf: Inventory, limits: Limits) -> list[Option]:
+    """Return every option within the limits, in no order; the request's card and parallelism are those of none."""
+    return [option for card in shelf.cards for option in _on_card(request, card, shelf, limits)]
+
+
+def _on_card(request: Request, card: Card, shelf: Inventory, limits: Limits) -> Iterator[Option]:
+    most = min(shelf.stock.get(card.slug, limits.cards or 10**6), limits.cards or 10**6)
+    cost = shelf.cost(card)
+    for parallel in sizes(request, card):
+        if parallel.cards > most:
+            continue
+        option = _option(request, card, parallel, cost, limits)
+        if option is None:
+            continue
+        if option.cards <= most and (limits.usd_per_hour is None or (option.usd_per_hour or 0) <= limits.usd_per_hour):
+            yield option
+        if option.replicas - option.spare == 1 and not request.model.shape.latent:
+            return
+
+
+def sizes(request: Request, card: Card) -> Iterator[Parallelism]:
+    """Yield the parallelisms worth planning on a card, the fewest cards first."""
+    shape, node = request.model.shape, node_cards(card)
+    whole = checkpoint_bytes(shape)
+    widths = [n for n in legal_tp(shape, node) if n & (n - 1) == 0]
+    for tp in widths:
+        for pp in [1] if tp < max(widths) else range(1, MOST_STAGES + 1):
+            if whole > LEAST_ROOM * card.memory.best * tp * pp:
+                continue
+            yield Parallelism(tp=tp, pp=pp)
+            if tp > 1 and pp == 1 and shape.latent and not _sparse_first(request):
+                yield Parallelism(tp=tp, dcp=tp)
+            if tp > 1 and pp == 1 and shape.latent and shape.experts:
+                yield Parallelism(tp=1, dp=tp, expert=True)
+
+
+def _sparse_first(request: Request) -> bool:
+    return request.settings.engine != "vllm"
+
+
+def _option(request: Request, card: Card, parallel: Parallelism, cost: Cost | None, limits: Limits) -> Option | None:
+    settings = msgspec.structs.replace(request.settings, parallel=parallel)
+    asked = msgspec.structs.replace(request, card=card, settings=settings)
+    try:
+        made = plan(asked)
+    except TonnageError:
+        return None
+    if made.refusals or made.users.safe < 1:
+        return None
+    users = request.workload.users
+    needed = ceil(users / made.users.safe)
+    share = msgspec.structs.replace(request.workload, users=ceil(users / needed))
+    mine = msgspec.structs.replace(made.request, workload=share)
+    return Option(msgspec.structs.replace(made, request=mine, fits=True), needed + limits.spare, limits.spare, cost)
