@@ -93,7 +93,6 @@ def compressed(*groups: dict[str, Any], form: str = "", ignore: tuple[str, ...] 
             Scheme("int4-gptq", 8, group=128, zeros=True, actorder=True),
             "INT8 (GPTQ)",
             id="gptq-8-is-called-so",
-            marks=REPORTED,
         ),
         pytest.param({"quant_method": "mxfp4"}, Scheme("mxfp4", 4, group=32), "MXFP4", id="mxfp4-gpt-oss"),
         pytest.param(
@@ -220,7 +219,7 @@ def test_nothing_declared_is_plain(config: dict[str, Any]) -> None:
         pytest.param("model.language_model.layers.2.mlp.up_proj", "model.layers.2.mlp.up_proj", True, id="nested-language-model"),
         pytest.param("language_model.model.layers.2.mlp.up_proj", "model.layers.2.mlp.up_proj", True, id="llava-style-path"),
         pytest.param("backbone.layers.2.mixer.in_proj", "model.layers.2.mixer.in_proj", True, id="backbone"),
-        pytest.param("re:(?i).*LM_HEAD.*", "lm_head", True, id="regex-with-flags", marks=REPORTED),
+        pytest.param("re:(?i).*LM_HEAD.*", "lm_head", True, id="regex-with-flags"),
     ],
 )  # fmt: skip
 def test_which_modules_a_pattern_leaves_alone(pattern: str, module: str, left_alone: bool) -> None:
@@ -328,9 +327,9 @@ def test_an_unknown_expert_dtype_is_refused_by_name() -> None:
         pytest.param({"quant_method": "compressed-tensors", "config_groups": []}, id="groups-are-a-list"),
         pytest.param({"quant_method": "compressed-tensors", "config_groups": {"group_0": "x"}}, id="group-is-a-text"),
         pytest.param({"quant_method": ["fp8"]}, id="method-is-a-list"),
-        pytest.param({"quant_method": "awq", "group_size": -7}, id="group-below-minus-one", marks=REPORTED),
-        pytest.param({"quant_method": "awq", "group_size": float("inf")}, id="group-infinite", marks=REPORTED),
-        pytest.param({"quant_method": "fp8", "ignored_layers": ["re:("]}, id="regex-that-is-none", marks=REPORTED),
+        pytest.param({"quant_method": "awq", "group_size": -7}, id="group-below-minus-one"),
+        pytest.param({"quant_method": "awq", "group_size": float("inf")}, id="group-infinite"),
+        pytest.param({"quant_method": "fp8", "ignored_layers": ["re:("]}, id="regex-that-is-none"),
     ],
 )
 def test_a_malformed_declaration_is_an_input_error(fields: dict[str, Any]) -> None:
@@ -340,7 +339,6 @@ def test_a_malformed_declaration_is_an_input_error(fields: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize("value", [[], "x", 7, None, True], ids=["list", "text", "number", "null", "true"])
-@REPORTED
 def test_a_sibling_file_whose_quantization_is_no_object_is_an_input_error(value: Any) -> None:
     """hf_quant_config.json cut or edited by hand."""
     with pytest.raises(TonnageError):
@@ -356,7 +354,7 @@ def test_a_sibling_file_whose_quantization_is_no_object_is_an_input_error(value:
         pytest.param({"quant_method": "fp8", "weight_block_size": [128, 128]}, 8.46, id="fp8-block"),
         pytest.param(compressed(group(type="float", num_bits=8, strategy="channel", static=False)), 8.46, id="fp8-dynamic"),
         pytest.param(compressed(group(type="int", num_bits=8, strategy="channel", static=False), form="int-quantized"), 8.46, id="w8a8"),
-        pytest.param({"quant_method": "gptq", "bits": 4, "group_size": -1, "sym": True}, 5.22, id="gptq-one-group-a-row", marks=REPORTED),
+        pytest.param({"quant_method": "gptq", "bits": 4, "group_size": -1, "sym": True}, 5.22, id="gptq-one-group-a-row"),
         pytest.param(
             {"quant_method": "awq", "bits": 4, "group_size": 128, "modules_to_not_convert": ["self_attn"]}, 7.18, id="awq-mlp-only"
         ),
@@ -367,7 +365,6 @@ def test_llama_8b_in_each_form_weighs_what_its_checkpoints_do(fields: dict[str, 
     assert disk_gib(**fields) == pytest.approx(gib, abs=0.011)
 
 
-@REPORTED
 def test_a_gptq_head_and_modules_taken_out_are_read() -> None:
     """GPTQModel: `lm_head: true` quantises the head; `dynamic` with "-:" leaves modules alone, as vLLM reads both."""
     base = {"quant_method": "gptq", "bits": 4, "group_size": 128}

@@ -6,14 +6,15 @@ kind of layer is never counted as an old one.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from tonnage.errors import InputError, UnknownError
 
 LARGEST = 2**40
+SMALLEST = 1 / LARGEST
+"""Bounds of what a field may hold: nothing real is near, and sums and products of such numbers still are numbers."""
 
 # Fields that change what a model weighs or caches. One of these left unread means that we do not understand the model.
 _SIZING = re.compile(
@@ -27,7 +28,7 @@ _SIZING = re.compile(
 # Fields of that look that change nothing in memory: routing rules, losses, schedules, kernels' tile sizes.
 _HARMLESS = re.compile(
     r"(router_aux|aux_loss|z_loss|jitter|capacity_factor|max_window_layers|output_router|norm_topk|routed_scaling|topk_method|"
-    r"scoring_func|score_func|chunk_size|dt_(min|max|limit|init|rank_)|time_step|residual_multiplier|rescale|init_|initializer|_std$|_eps$|"
+    r"scoring_func|score_func|(?<!attention_)chunk_size|dt_(min|max|limit|init|rank_)|time_step|residual_multiplier|rescale|init_|initializer|_std$|_eps$|"
     r"use_mamba_kernels|hidden_act|activation|_bias_update|_loss_|dropout|group_select|num_nextn_predict_layers|mtp_|"
     r"router_dtype|_impl$|_backend$|use_cache|sep_token|rope|_theta$|expert_backend|ep_size|moe_router|"
     r"keep_router|token_dropping|act_fn|pre_norm|index_topk|router_bias|noise|score_type|moe_token_dispatcher|"
@@ -54,32 +55,38 @@ class Config:
         """Return whether one of the names is present and not null."""
         return self._find(names)[1] is not None
 
-    def integer(self, *names: str, default: int | None = None, low: int = 1) -> int:
-        """Return a whole number of at least `low`, under the first of the names that is present.
+    def integer(self, *names: str, default: int | None = None, low: int = 1, high: int = LARGEST) -> int:
+        """Return a whole number from `low` to `high`, under the first of the names that is present.
 
         Raises InputError: missing without a default, no whole number, or out of range.
         """
         name, value = self._find(names)
         if value is None:
-            if default is None:
-                raise InputError(f"field {name!r} is missing", where=self.where, hint="is this a model's config.json, and whole?")
-            return default
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int):
+            return self._missing(name) if default is None else default
+        if isinstance(value, bool) or not isinstance(value, int | float) or value % 1 != 0:
             raise InputError(f"field {name!r} is {_shown(value)}, not a whole number", where=self.where)
-        if not low <= value <= LARGEST:
-            raise InputError(f"field {name!r} is {value}, which is not between {low} and {LARGEST}", where=self.where)
-        return value
+        self._check_range(name, value, low, high)
+        return int(value)
 
-    def number(self, *names: str, default: float) -> float:
-        """Return a finite number."""
+    def number(self, *names: str, default: float | None = None, low: float = -LARGEST) -> float:
+        """Return a number of at least `low`; `SMALLEST` is for those that must be above zero.
+
+        Raises InputError: missing without a default, no number, or out of range.
+        """
         name, value = self._find(names)
         if value is None:
-            return default
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            return self._missing(name) if default is None else default
+        if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
             raise InputError(f"field {name!r} is {_shown(value)}, not a number", where=self.where)
+        self._check_range(name, value, low, LARGEST)
         return float(value)
+
+    def _missing(self, name: str) -> NoReturn:
+        raise InputError(f"field {name!r} is missing", where=self.where, hint="is this a model's config.json, and whole?")
+
+    def _check_range(self, name: str, value: float, low: float, high: float) -> None:
+        if not low <= value <= high:
+            raise InputError(f"field {name!r} is {_shown(value)}, which is not between {low} and {high}", where=self.where)
 
     def flag(self, *names: str, default: bool = False) -> bool:
         """Return a truth value."""
@@ -108,15 +115,17 @@ class Config:
             raise InputError(f"field {name!r} is {_shown(value)}, not a list of texts", where=self.where)
         return tuple(value)
 
-    def integers(self, *names: str, default: Sequence[int] = ()) -> tuple[int, ...]:
-        """Return a list of whole numbers; a text of comma-separated numbers is read as one."""
+    def integers(self, *names: str, default: Sequence[int] = (), low: int = -LARGEST) -> tuple[int, ...]:
+        """Return a list of whole numbers of at least `low`; a text of comma-separated numbers is read as one."""
         name, value = self._find(names)
         if value is None:
             return tuple(default)
         if isinstance(value, str) and re.fullmatch(r"[0-9, ]+", value):
             value = [int(part) for part in value.split(",") if part.strip()]
-        if not isinstance(value, list) or any(isinstance(item, bool) or not isinstance(item, int) or abs(item) > LARGEST for item in value):
+        if not isinstance(value, list) or any(isinstance(item, bool) or not isinstance(item, int) for item in value):
             raise InputError(f"field {name!r} is {_shown(value)}, not a list of whole numbers", where=self.where)
+        for item in value:
+            self._check_range(name, item, low, LARGEST)
         return tuple(value)
 
     def filled(self, missing: Mapping[str, Any]) -> Config:

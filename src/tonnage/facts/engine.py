@@ -6,6 +6,7 @@ newest, marked extrapolated.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -64,7 +65,7 @@ def parse_engine(text: str) -> tuple[str, Release]:
     if not release:
         return name, newest(name)
     parts = release.removeprefix("v").split(".")
-    if len(parts) < 2 or not all(part.isdigit() and len(part) < 5 for part in parts[:2]):
+    if len(parts) < 2 or not all(re.fullmatch("[0-9]{1,4}", part) for part in parts[:2]):
         raise InputError(f"release {release!r} is none", hint="write it like vllm:0.33")
     found = (int(parts[0]), int(parts[1]))
     if found < OLDEST:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from tonnage.errors import InputError, UnknownError, closest_hint
+from tonnage.facts.config import Config
 
 Form = Literal[
     "plain",
@@ -73,12 +74,13 @@ class Quantisation(msgspec.Struct, frozen=True):
         """The word people use: FP8, INT4 (AWQ), NVFP4, BF16 for none."""
         if not self.targets:
             return ""
-        names = {"fp8": "FP8", "awq": "INT4 (AWQ)", "gptq": "INT4 (GPTQ)", "mxfp4": "MXFP4", "modelopt": "NVFP4"}
+        if self.method in ("awq", "gptq"):
+            return f"INT{self.targets[0].scheme.bits} ({self.method.upper()})"
         forms = {target.scheme.form for target in self.targets}
         if self.method in ("fp8", "modelopt", "compressed-tensors", "fbgemm_fp8"):
             words = sorted({form.split("-")[0].upper() for form in forms})
             return " and ".join(words)
-        return names.get(self.method, self.method)
+        return "MXFP4" if self.method == "mxfp4" else self.method
 
     @property
     def by_layer(self) -> bool:
@@ -107,25 +109,27 @@ class Quantisation(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=64)
-def _matcher(patterns: tuple[str, ...]) -> tuple[frozenset[str], re.Pattern[str] | None]:
-    literal = frozenset(pattern for pattern in patterns if not re.search(r"[*?\[]|^re:", pattern))
-    parts = [_regex(pattern) for pattern in patterns if pattern not in literal]
-    return literal, re.compile("|".join(f"(?:{part})" for part in parts)) if parts else None
+def _matcher(patterns: tuple[str, ...]) -> tuple[frozenset[str], tuple[re.Pattern[str], ...]]:
+    """Return (paths as they stand, expressions): globs as one, each `re:` alone, since its flags and groups are its own."""
+    own = list(filter(_is_expression, patterns))
+    globs = [pattern for pattern in patterns if not _is_expression(pattern) and re.search(r"[*?\[]", pattern)]
+    compiled = [re.compile(pattern[3:]) for pattern in own]
+    if globs:
+        compiled.append(re.compile("|".join(fnmatch.translate(form) for glob in globs for form in (glob, f"{glob}.*"))))
+    return frozenset(patterns) - {*own, *globs}, tuple(compiled)
 
 
-def _regex(pattern: str) -> str:
-    if pattern.startswith("re:"):
-        return pattern[3:]
-    return f"{fnmatch.translate(pattern)}|{fnmatch.translate(pattern + '.*')}"
+def _is_expression(pattern: str) -> bool:
+    return pattern.startswith("re:")
 
 
 def _matches(module: str, patterns: tuple[str, ...]) -> bool:
-    literal, compiled = _matcher(patterns)
+    literal, expressions = _matcher(patterns)
     parts = module.split(".")
     prefixes = {".".join(parts[:end]) for end in range(1, len(parts) + 1)}
     if literal & prefixes or any(_tail_matches(module, item) for item in literal):
         return True
-    return compiled is not None and compiled.match(module) is not None
+    return any(expression.match(module) for expression in expressions)
 
 
 def _tail_matches(module: str, item: str) -> bool:
@@ -137,17 +141,10 @@ def read_quantisation(config: Mapping[str, Any], where: str) -> Quantisation:
 
     Raises UnknownError: a method or width that we do not know. InputError: a declaration of the wrong form.
     """
-    text = config.get("text_config")
-    declared = config.get("quantization_config") or (text.get("quantization_config") if isinstance(text, Mapping) else None)
-    declared = declared or config.get("compression_config")
-    if declared is None:
-        sibling = config.get("hf_quant_config")
-        if not sibling:
-            return Quantisation()
-        declared = {"quant_method": "modelopt", **(sibling.get("quantization", sibling) if isinstance(sibling, Mapping) else {})}
+    declared = _declared(config, where)
+    if not declared:
+        return Quantisation()
     where = f"{where}: quantization_config"
-    if not isinstance(declared, Mapping):
-        raise InputError("is not an object", where=where)
     experts = config.get("expert_dtype") and str(declared.get("moe_quant_algo") or config["expert_dtype"]).lower()
     method = declared.get("quant_method") or ("modelopt" if declared.get("quant_algo") else "")
     if not isinstance(method, str):
@@ -160,9 +157,42 @@ def read_quantisation(config: Mapping[str, Any], where: str) -> Quantisation:
         )
     try:
         found = reader(declared, where)
-        return _with_expert_dtype(found, experts, where) if experts else found
     except (TypeError, ValueError, AttributeError, KeyError) as error:
         raise InputError(f"cannot be read as {method} ({error})", where=where) from None
+    _check_patterns(found, where)
+    return _with_expert_dtype(found, experts, where) if experts else found
+
+
+def _declared(config: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """Return the declaration, wherever it stands, empty where there is none; ModelOpt's own file is one of its method."""
+    text = config.get("text_config")
+    for holder, name in ((config, "quantization_config"), (text, "quantization_config"), (config, "compression_config")):
+        found = _object(holder.get(name), f"{where}: {name}") if isinstance(holder, Mapping) else {}
+        if found:
+            return found
+    sibling = _object(config.get("hf_quant_config"), f"{where}: hf_quant_config")
+    if "quantization" not in sibling:
+        return {"quant_method": "modelopt", **sibling} if sibling else {}
+    inner = sibling["quantization"]
+    if not inner:
+        raise InputError("holds no declaration", where=f"{where}: hf_quant_config: quantization")
+    return {"quant_method": "modelopt", **_object(inner, f"{where}: hf_quant_config: quantization")}
+
+
+def _object(value: Any, where: str) -> Mapping[str, Any]:
+    if value is not None and not isinstance(value, Mapping):
+        raise InputError("is not an object", where=where)
+    return value or {}
+
+
+def _check_patterns(found: Quantisation, where: str) -> None:
+    """Refuse a pattern that is no regular expression here, where the place is known, rather than at its first use."""
+    patterns = (*found.ignored, *(pattern for target in found.targets for pattern in target.modules))
+    for pattern in filter(_is_expression, patterns):
+        try:
+            re.compile(pattern[3:])
+        except (re.error, OverflowError, RecursionError) as error:
+            raise InputError(f"{pattern[:60]!r} is no regular expression ({error})", where=where) from None
 
 
 def _with_expert_dtype(found: Quantisation, dtype: Any, where: str) -> Quantisation:
@@ -208,15 +238,39 @@ def _read_fbgemm(declared: Mapping[str, Any], where: str) -> Quantisation:
 
 def _read_awq(declared: Mapping[str, Any], where: str) -> Quantisation:
     bits = _bits(declared, where, ("bits", "w_bit"), (4,))
-    group = int(declared.get("group_size") or declared.get("q_group_size") or 128)
+    group = _group(declared, where, "group_size", "q_group_size", default=128)
     return Quantisation("awq", (Target(Scheme("int4-awq", bits, group=group, zeros=True)),), _patterns(declared, "modules_to_not_convert"))
 
 
 def _read_gptq(declared: Mapping[str, Any], where: str) -> Quantisation:
     bits = _bits(declared, where, ("bits",), (2, 3, 4, 8))
-    group = int(declared.get("group_size") or 128)
+    group = _group(declared, where, "group_size", default=128)
     scheme = Scheme("int4-gptq", bits, group=group, zeros=True, actorder=bool(declared.get("desc_act")))
-    return Quantisation("gptq", (Target(scheme),), _patterns(declared, "modules_to_not_convert"))
+    own, left = _gptq_dynamic(declared, scheme, where)
+    head = (Target(scheme, ("lm_head",)),) if Config(declared, where).flag("lm_head") else ()
+    return Quantisation("gptq", (Target(scheme), *own, *head), (*_patterns(declared, "modules_to_not_convert"), *left))
+
+
+def _gptq_dynamic(declared: Mapping[str, Any], scheme: Scheme, where: str) -> tuple[tuple[Target, ...], tuple[str, ...]]:
+    """Return (modules with a width or group of their own, modules left alone) of GPTQModel's `dynamic`."""
+    own, left = [], []
+    for pattern, changes in _object(declared.get("dynamic"), f"{where}: dynamic").items():
+        module = "re:" + _plain_path(pattern.removeprefix("-:").removeprefix("+:"))
+        if pattern.startswith("-:"):
+            left.append(module)
+            continue
+        fields = {"bits": scheme.bits, "group_size": scheme.group or -1, "desc_act": scheme.actorder, **changes}
+        bits, group = _bits(fields, where, ("bits",), (2, 3, 4, 8)), _group(fields, where, "group_size", default=128)
+        own.append(Target(msgspec.structs.replace(scheme, bits=bits, group=group, actorder=bool(fields["desc_act"])), (module,)))
+    return tuple(own), tuple(left)
+
+
+def _group(declared: Mapping[str, Any], where: str, *names: str, default: int) -> int:
+    """Return how many weights along the input share a scale; 0 is all of a row, for which configs write -1."""
+    size = Config(declared, where).integer(*names, default=default, low=-1)
+    if size == 0:
+        raise InputError(f"{names[0]} is 0", where=where, hint="-1 is one group a row")
+    return max(0, size)
 
 
 def _read_mxfp4(declared: Mapping[str, Any], where: str) -> Quantisation:
@@ -256,7 +310,7 @@ def _compressed_target(group: Mapping[str, Any], top: str, where: str) -> Target
 
 def _compressed_scheme(weights: Mapping[str, Any], form: str, static: bool, where: str) -> Scheme:
     kind, bits = weights.get("type"), weights.get("num_bits")
-    group, strategy = int(weights.get("group_size") or 0), weights.get("strategy")
+    group, strategy = _group(weights, where, "group_size", default=-1), weights.get("strategy")
     if kind == "float" and bits == 8:
         if strategy == "block" or weights.get("block_structure"):
             return Scheme("fp8-block", 8, block=_pair(weights.get("block_structure") or [128, 128], where))
