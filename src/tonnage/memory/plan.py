@@ -25,7 +25,7 @@ from tonnage.memory.kv import ContextCost, context_cost, ideal_users
 from tonnage.memory.ledger import Line, Pool
 from tonnage.memory.others import TokenPool, token_pool
 from tonnage.memory.pages import cache_dtype
-from tonnage.memory.refusals import Refusal, does_not_hold_one, refusals
+from tonnage.memory.refusals import Refusal, does_not_hold_one, refusals, seqs_above_state_blocks, seqs_that_start
 from tonnage.memory.remarks import notes, warnings
 from tonnage.memory.weights import checkpoint_bytes, served_dtype, with_precision
 from tonnage.settings import EngineSettings
@@ -139,12 +139,16 @@ def plan(request: Request) -> MemoryPlan:
     server = Server(shape, settings, rules, card, dtype)
     budgets = [budget(server, request.constants, stage, [_weights(server, model, stage)]) for stage in stages]
     allocation = _cut(server, cost, [entry.pool.bytes for entry in budgets], request.workload.users)
+    if asked.max_num_seqs is None and (most := seqs_that_start(allocation)) is not None:
+        return _with_fewer_seqs(request, settings.max_num_seqs or 0, most)
     poorest = budgets[allocation.stage] if isinstance(allocation, Allocation) else min(budgets, key=lambda entry: entry.pool.bytes)
     pool = msgspec.structs.replace(poorest.pool, blocks=allocation.num_blocks, tokens=allocation.printed_tokens)
     users = _users(server, allocation, pool, cost, request.workload)
     per_user = _per_user(allocation, cost, request.workload)
     if isinstance(allocation, Allocation) and pool.bytes > 0 and (one := does_not_hold_one(allocation, pool.bytes)) is not None:
         refused = (*refused, one)
+    if (most := seqs_that_start(allocation)) is not None and pool.bytes > 0:
+        refused = (*refused, seqs_above_state_blocks(settings.max_num_seqs or 0, most))
     fits = not refused and pool.bytes > 0 and users.admitted >= request.workload.users
     return MemoryPlan(
         request,
@@ -164,6 +168,14 @@ def plan(request: Request) -> MemoryPlan:
         warnings(server, request.workload, poorest, users.admitted, users.safe, cache),
         notes(request.model, request.settings, rules, request.workload),
     )
+
+
+def _with_fewer_seqs(request: Request, default: int, most: int) -> MemoryPlan:
+    """Return the plan with a max-num-seqs that lets a hybrid start where the default does not, and say so."""
+    lowered = msgspec.structs.replace(request.settings, max_num_seqs=most)
+    made = plan(msgspec.structs.replace(request, settings=lowered))
+    text = f"planned with --max-num-seqs {most}: the default of {default:,} is above the state blocks, and the engine would not start"
+    return msgspec.structs.replace(made, warnings=(text, *made.warnings))
 
 
 def _cut(server: Server, cost: ContextCost, pools: list[int], users: int) -> Allocation | TokenPool:

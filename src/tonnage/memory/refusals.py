@@ -13,6 +13,7 @@ import msgspec
 from tonnage.facts.engine import EngineRules
 from tonnage.facts.shape import IndexCache, KVCache, LatentCache, ModelShape, StateCache
 from tonnage.memory.allocator import Allocation
+from tonnage.memory.others import TokenPool
 from tonnage.memory.pages import CACHE_ALIASES
 from tonnage.settings import EngineSettings
 from tonnage.units import GIB
@@ -228,6 +229,23 @@ def does_not_hold_one(allocation: Allocation, pool_bytes: int) -> Refusal | None
     wanted = needed * allocation.bytes_per_block / GIB
     reason = f"one request of max-model-len {longest:,} needs {wanted:.2f} GiB of cache; the pool has {have:.2f}"
     return Refusal("max-len-above-pool", reason, f"use --max-model-len {fits}" if fits else "nothing fits: use a larger or a second card")
+
+
+def seqs_that_start(allocation: Allocation | TokenPool) -> int | None:
+    """Return the most sequences with which a hybrid starts, where max_num_seqs is above it; None where all is well.
+
+    CUDA graphs of the decode step need a state block for each sequence (vLLM, config/compilation.py).
+    """
+    settings, blocks = allocation.settings, allocation.num_blocks
+    stateful = any(group.page.kind == "state" for group in allocation.groups)
+    if not stateful or settings.enforce_eager or blocks < 1 or (settings.max_num_seqs or 0) <= blocks:
+        return None
+    return blocks // 8 * 8 or blocks
+
+
+def seqs_above_state_blocks(asked: int, most: int) -> Refusal:
+    """Return the refusal of more sequences than a hybrid has state blocks."""
+    return Refusal("seqs-above-state-blocks", f"max-num-seqs {asked:,} is above the state blocks of this hybrid", f"use at most {most}")
 
 
 def longest_that_fits(allocation: Allocation) -> int:
