@@ -308,7 +308,6 @@ def test_a_config_that_is_no_object_is_an_input_error(config: Any) -> None:
         ),
     ],
 )  # fmt: skip
-@REPORTED
 def test_numbers_that_no_model_can_have_are_input_errors(name: str, changes: dict[str, Any]) -> None:
     """Found by breaking real configs at random; each would crash, hang, or weigh less than nothing."""
     config: dict[str, Any] = deepcopy(record(name)["config"]) if name else llama()
@@ -404,7 +403,6 @@ def weighed(config: dict[str, Any], *, assume_full: bool) -> ModelShape | None:
     return shape
 
 
-@REPORTED
 @given(config=broken(), assume_full=st.booleans())
 @settings(max_examples=600)
 def test_a_config_broken_at_random_is_read_or_refused_and_soon(config: dict[str, Any], assume_full: bool) -> None:

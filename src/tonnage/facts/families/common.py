@@ -10,7 +10,7 @@ import msgspec
 
 from tonnage.errors import InputError, UnknownError
 from tonnage.facts.blocks import Tensors, attention, experts, mlp, norms
-from tonnage.facts.config import Config
+from tonnage.facts.config import SMALLEST, Config
 from tonnage.facts.shape import KVCache, Layer, ModelShape, RopeTable
 from tonnage.facts.tensors import Tensor, vector
 
@@ -78,7 +78,12 @@ def assemble(
     ffn: int = 0,
     assumed: tuple[str, ...] = (),
 ) -> ModelShape:
-    """Return the ModelShape of a family's parts. `moe` is (experts, per token, expert width, shared width)."""
+    """Return the ModelShape of a family's parts. `moe` is (experts, per token, expert width, shared width).
+
+    Raises InputError: more experts a token than there are. UnknownError: a field is left that would change the memory.
+    """
+    if moe[1] > moe[0]:
+        raise InputError(f"num_experts_per_tok {moe[1]} is more than the {moe[0]} experts", where=c.where)
     embed = (Tensor("model.embed_tokens", t.vocab, t.hidden, "vocab", "embedding", linear=False), *embedding)
     head: list[Tensor] = list(final if final is not None else norms(t.hidden, 1))
     if not t.tied:
@@ -114,6 +119,27 @@ def assemble(
     )
 
 
+def draft_count(c: Config, *names: str, default: int = 0) -> int:
+    """Return how many layers for multi-token prediction a checkpoint holds, as `num_nextn_predict_layers` or `names` say."""
+    return c.integer(*(names or ("num_nextn_predict_layers",)), default=default, low=0, high=MAX_LAYERS)
+
+
+def same_in_all(c: Config, *names: str, default: int | None = None) -> int:
+    """Return a number that some configs repeat for every layer.
+
+    Raises UnknownError: the layers differ. InputError: the list is empty, or holds no whole numbers.
+    """
+    for name in names:
+        value = c.raw(name)
+        if isinstance(value, list):
+            if not value:
+                raise InputError(f"field {name!r} is an empty list", where=c.where)
+            if len(set(map(str, value))) != 1:
+                raise UnknownError(f"field {name!r} differs between layers", where=c.where, hint="--assume full-attention")
+            return Config({name: value[0]}, c.where).integer(name, low=0)
+    return c.integer(*names, default=default, low=0)
+
+
 def rope_table(c: Config, positions: int, dim: int, *, name: str = "", share: float = 1.0) -> RopeTable:
     """Return the rotary table an engine keeps for one kind of attention.
 
@@ -128,7 +154,7 @@ def rope_table(c: Config, positions: int, dim: int, *, name: str = "", share: fl
             scaling = scaling.child(name)
         assert scaling is not None
         share = scaling.number("partial_rotary_factor", default=share)
-        kind, factor = scaling.text("rope_type", "type"), scaling.number("factor", default=1.0)
+        kind, factor = scaling.text("rope_type", "type"), scaling.number("factor", default=1.0, low=SMALLEST)
         original = scaling.integer("original_max_position_embeddings", default=0, low=0)
         if kind in ("linear", "dynamic"):
             positions = int(positions * factor)

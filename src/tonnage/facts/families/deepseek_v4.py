@@ -9,7 +9,7 @@ from __future__ import annotations
 from tonnage.errors import InputError, UnknownError
 from tonnage.facts.blocks import Tensors, experts, mlp, norms
 from tonnage.facts.config import Config
-from tonnage.facts.families.common import Trunk, assemble, interleave, trunk, vector
+from tonnage.facts.families.common import Trunk, assemble, draft_count, interleave, trunk, vector
 from tonnage.facts.shape import CompressedCache, Layer, ModelShape, RopeTable
 from tonnage.facts.tensors import Tensor
 
@@ -57,7 +57,7 @@ def read(c: Config, architecture: str, outer: Config | None = None, vision: Tens
         Tensor("hc_head", streams, streams * t.hidden, "replicated", "norm", linear=False, bits=32),
         vector("hc_head.base", streams + 1, bits=32),
     )
-    extra_layers = c.integer("num_nextn_predict_layers", default=0, low=0)
+    extra_layers = draft_count(c)
     draft = (build("0+moe"),) * extra_layers
     extra: Tensors = (
         Tensor("mtp.e_proj", t.hidden, t.hidden, "replicated", "draft", count=2),

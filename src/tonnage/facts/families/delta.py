@@ -22,7 +22,7 @@ from tonnage.facts.blocks import (
     norms,
 )
 from tonnage.facts.config import Config
-from tonnage.facts.families.common import Trunk, assemble, interleave, layer_kinds, pattern_kinds, rope_table, trunk, vector
+from tonnage.facts.families.common import Trunk, assemble, draft_count, interleave, layer_kinds, pattern_kinds, rope_table, trunk, vector
 from tonnage.facts.families.deepseek_v4 import hyper_connections
 from tonnage.facts.families.latent import latent, latent_tensors
 from tonnage.facts.families.plain import draft_extra
@@ -52,7 +52,7 @@ def read_qwen_next(c: Config, architecture: str, outer: Config | None = None, vi
     def build(kind: str) -> Layer:
         return Layer(kind, (caches[kind],), mixers[kind] + norms(t.hidden, 2) + feed)
 
-    count = c.integer("mtp_num_hidden_layers", "num_nextn_predict_layers", default=0, low=0)
+    count = draft_count(c, "mtp_num_hidden_layers", "num_nextn_predict_layers")
     draft = (build("full"),) * count
     extra = draft_extra(t, 1, norms_each=3) if count else ()
     c.ignore(
@@ -204,7 +204,7 @@ def read_bailing(c: Config, architecture: str, outer: Config | None = None, visi
 
     kinds = pattern_kinds(t.layers, every, odd="latent", common="kda")
     names = [f"{kind}+{'moe' if i >= first else 'dense'}" for i, kind in enumerate(kinds)]
-    drafts = c.integer("num_nextn_predict_layers", default=1, low=0)
+    drafts = draft_count(c, default=1)
     c.ignore("head_dim", "no_kda_lora", "num_local_experts", "moe_layer_freq", "linear_attn_norm", "group_norm_size")
     moe = (count, c.integer("num_experts_per_tok"), inner, shared)
     assumed = (

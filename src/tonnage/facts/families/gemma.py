@@ -9,7 +9,7 @@ import msgspec
 
 from tonnage.facts.blocks import Tensors, attention, experts, full_cache, mlp, norms, window_cache
 from tonnage.facts.config import Config
-from tonnage.facts.families.common import assemble, interleave, layer_kinds, pattern_kinds, rope_table, trunk, vector
+from tonnage.facts.families.common import assemble, interleave, layer_kinds, pattern_kinds, rope_table, same_in_all, trunk, vector
 from tonnage.facts.shape import Cache, Layer, ModelShape, RopeTable
 from tonnage.facts.tensors import Tensor
 
@@ -47,10 +47,7 @@ def read_gemma3n(c: Config, architecture: str, outer: Config | None = None, visi
     """Return Gemma 3n: AltUp, LAuReL, per-layer embeddings; the last layers read the caches of earlier ones."""
     t = trunk(c, tied=True, outer=outer, vocab=262_400)
     kinds = layer_kinds(c, t.layers, _KINDS) or pattern_kinds(t.layers, 5, odd="full", common="sliding")
-    window, ffn = (
-        c.integer("sliding_window", default=512),
-        c.integers("intermediate_size")[0] if isinstance(c.raw("intermediate_size"), list) else c.integer("intermediate_size"),
-    )
+    window, ffn = c.integer("sliding_window", default=512), same_in_all(c, "intermediate_size")
     shared = c.integer("num_kv_shared_layers", default=0, low=0)
     ple, ple_vocab = c.integer("hidden_size_per_layer_input", default=256), c.integer("vocab_size_per_layer_input", default=262_144)
     streams, rank = c.integer("altup_num_inputs", default=4), c.integer("laurel_rank", default=64)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import msgspec
 
-from tonnage.errors import InputError
 from tonnage.facts.blocks import Tensors, index_cache, indexer, latent_attention, latent_cache
 from tonnage.facts.config import Config
-from tonnage.facts.families.common import Trunk, assemble, experts, interleave, mlp, norms, trunk
+from tonnage.facts.families.common import Trunk, assemble, draft_count, experts, interleave, mlp, norms, trunk
 from tonnage.facts.families.plain import draft_extra
 from tonnage.facts.shape import Cache, Layer, ModelShape, RopeTable
 
@@ -48,8 +47,6 @@ def deepseek_experts(c: Config, t: Trunk, *, correction: bool) -> tuple[tuple[in
     count = c.integer("n_routed_experts", "num_experts", "num_local_experts")
     inner = c.integer("moe_intermediate_size")
     per_token = c.integer("num_experts_per_tok", "num_experts_per_token", "moe_topk")
-    if per_token > count:
-        raise InputError(f"num_experts_per_tok {per_token} is more than the {count} experts", where=c.where)
     shared = inner * c.integer("n_shared_experts", "num_shared_experts", default=0, low=0)
     c.ignore("num_experts", "moe_layer_freq")
     tensors = experts(t.hidden, inner, count, correction=correction)
@@ -86,7 +83,7 @@ def read(c: Config, architecture: str, outer: Config | None = None, vision: Tens
     for i in range(t.layers):
         indexed = "none" if not sparse else ("full" if not full or i >= len(full) or full[i] == "full" else "shared")
         kinds.append(f"{'moe' if i >= first and i % step == 0 else 'dense'}+{indexed}")
-    count = c.integer("num_nextn_predict_layers", default=0, low=0)
+    count = draft_count(c)
     draft = (build(f"moe+{'full' if sparse else 'none'}"),) * count
     extra = draft_extra(t, count, norms_each=3, own_embedding=_own_embedding(c)) if count else ()
     return assemble(

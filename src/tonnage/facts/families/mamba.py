@@ -18,8 +18,8 @@ from tonnage.facts.blocks import (
     norms,
     short_conv,
 )
-from tonnage.facts.config import Config
-from tonnage.facts.families.common import Trunk, assemble, interleave, layer_kinds, trunk
+from tonnage.facts.config import SMALLEST, Config
+from tonnage.facts.families.common import Trunk, assemble, draft_count, interleave, layer_kinds, trunk
 from tonnage.facts.families.plain import draft_extra
 from tonnage.facts.shape import Cache, Layer, ModelShape, StateCache
 from tonnage.facts.tensors import Tensor
@@ -121,7 +121,7 @@ def read_nemotron(c: Config, architecture: str, outer: Config | None = None, vis
     def build(kind: str) -> Layer:
         return Layer(kind, caches.get(kind, ()), own[kind] + norms(t.hidden, 1))
 
-    count = c.integer("num_nextn_predict_layers", default=0, low=0)
+    count = draft_count(c)
     pattern = _nemotron_kinds(c, "mtp_layers_block_type", "mtp_hybrid_override_pattern") if count else ()
     draft = tuple(build(kind) for kind in pattern) * count
     extra = draft_extra(t, count, norms_each=3) if pattern else ()
@@ -264,7 +264,7 @@ def _lfm2_width(c: Config) -> int:
     """Return the MLP width: LFM2 may state a width that is to be scaled by 2/3 and rounded up to a multiple."""
     width = c.integer("block_ff_dim", "intermediate_size")
     if c.flag("block_auto_adjust_ff_dim", default=False):
-        width = int(c.number("block_ffn_dim_multiplier", default=1.0) * int(2 * width / 3))
+        width = int(c.number("block_ffn_dim_multiplier", default=1.0, low=SMALLEST) * int(2 * width / 3))
         multiple = c.integer("block_multiple_of", default=256)
         width = -(-width // multiple) * multiple
     return width

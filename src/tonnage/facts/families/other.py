@@ -16,7 +16,7 @@ from tonnage.facts.blocks import (
     mlp,
     norms,
 )
-from tonnage.facts.config import Config
+from tonnage.facts.config import SMALLEST, Config
 from tonnage.facts.families.common import assemble, interleave, trunk, vector
 from tonnage.facts.shape import Cache, IndexCache, KVCache, Layer, ModelShape, StateCache
 from tonnage.facts.tensors import Tensor
@@ -56,11 +56,14 @@ def _deci_layer(block: Config, hidden: int, heads: int, head_dim: int) -> Layer:
     tensors: Tensors = ()
     caches: tuple[Cache, ...] = ()
     if not mixer.flag("no_op"):
-        kv_heads = heads // mixer.integer("n_heads_in_group")
+        group = mixer.integer("n_heads_in_group")
+        if heads % group:
+            raise InputError(f"num_attention_heads {heads} is not a multiple of n_heads_in_group {group}", where=mixer.where)
+        kv_heads = heads // group
         tensors += attention(hidden, heads, kv_heads, head_dim) + norms(hidden, 1)
         caches = (full_cache(kv_heads, head_dim),)
     if not feed.flag("no_op"):
-        width = int(2 * feed.number("ffn_mult", default=0.0) * hidden / 3)
+        width = int(2 * feed.number("ffn_mult", low=SMALLEST) * hidden / 3)
         tensors += mlp(hidden, -(-width // 256) * 256) + norms(hidden, 1)
     return Layer("full" if caches else "no attention", caches, tensors)
 

@@ -15,6 +15,7 @@ from tonnage.facts.families.common import (
     Trunk,
     assemble,
     attention,
+    draft_count,
     experts,
     interleave,
     layer_kinds,
@@ -22,6 +23,7 @@ from tonnage.facts.families.common import (
     norms,
     pattern_kinds,
     rope_table,
+    same_in_all,
     trunk,
     vector,
 )
@@ -211,28 +213,15 @@ def _expert_layers(c: Config, t: Trunk, traits: Traits) -> tuple[bool, ...]:
     return tuple(first <= i <= last and step > 0 and (i + 1) % step == 0 and i not in plain for i in range(t.layers))
 
 
-def _scalar(c: Config, *names: str, default: int | None = None) -> int:
-    """Return a number that some configs repeat for every layer; the layers must agree."""
-    for name in names:
-        value = c.raw(name)
-        if isinstance(value, list):
-            if len(set(map(str, value))) != 1:
-                raise UnknownError(f"field {name!r} differs between layers", where=c.where, hint="--assume full-attention")
-            return Config({name: value[0]}, c.where).integer(name, low=0)
-    return c.integer(*names, default=default, low=0)
-
-
 def _experts(c: Config, t: Trunk, traits: Traits) -> tuple[tuple[int, int, int, int], int, Tensors]:
     count = c.integer(traits.moe, "num_experts", "num_local_experts")
     width = c.integer("intermediate_size", default=0, low=0)
-    inner = _scalar(c, "moe_intermediate_size", default=width) or width
+    inner = same_in_all(c, "moe_intermediate_size", default=width) or width
     if not inner:
         raise InputError("field 'moe_intermediate_size' is missing", where=c.where)
-    per_token = _scalar(c, "num_experts_per_tok", "experts_per_token", "moe_k", "moe_topk", "moe_top_k", "top_k_experts")
-    if per_token > count:
-        raise InputError(f"num_experts_per_tok {per_token} is more than the {count} experts", where=c.where)
+    per_token = same_in_all(c, "num_experts_per_tok", "experts_per_token", "moe_k", "moe_topk", "moe_top_k", "top_k_experts")
     shared = c.integer("shared_expert_intermediate_size", default=0, low=0)
-    shared = shared or inner * _scalar(
+    shared = shared or inner * same_in_all(
         c, "n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts", default=0
     )
     shared = shared or c.integer("shared_intermediate_size", default=0, low=0)
@@ -258,7 +247,7 @@ def _experts(c: Config, t: Trunk, traits: Traits) -> tuple[tuple[int, int, int, 
 
 def _draft(c: Config, t: Trunk, traits: Traits, layer: Layer) -> tuple[tuple[Layer, ...], Tensors]:
     """Return the multi-token-prediction layers of a checkpoint: a decoder layer, a projection of two vectors to one, norms."""
-    count = c.integer("num_nextn_predict_layers", default=0, low=0)
+    count = draft_count(c)
     c.ignore("use_mtp", "num_mtp_modules")
     if not count or not traits.draft:
         return (), ()

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tonnage.errors import InputError
 from tonnage.facts.blocks import Tensors
-from tonnage.facts.config import Config
+from tonnage.facts.config import SMALLEST, Config
 from tonnage.facts.tensors import Share, Tensor, vector
 
 
@@ -166,7 +167,7 @@ def llama4(v: Config, hidden: int, outer: Config) -> Tensors:
     width, depth, inter = v.integer("hidden_size"), v.integer("num_hidden_layers"), v.integer("intermediate_size")
     patch, out = v.integer("patch_size"), v.integer("projector_output_dim", default=4096)
     positions = (v.integer("image_size") // patch) ** 2 + 1
-    shuffled = int(width / v.number("pixel_shuffle_ratio", default=0.5) ** 2)
+    shuffled = int(width / v.number("pixel_shuffle_ratio", default=0.5, low=SMALLEST) ** 2)
     return (
         *_matrix("patch_embedding", width, v.integer("num_channels", default=3) * patch**2, "column", bias=False),
         Tensor("visual.positional_embedding", positions, width, "replicated", "vision", linear=False),
@@ -183,8 +184,10 @@ def kimi(v: Config, hidden: int, outer: Config) -> Tensors:
     width, depth, inter = v.integer("vt_hidden_size"), v.integer("vt_num_hidden_layers"), v.integer("vt_intermediate_size")
     inner = v.integer("qkv_hidden_size", default=width)
     plain = v.text("mm_projector_type") == "patchmergerv2"
-    kernel = v.integers("merge_kernel_size", default=(2, 2))
-    merged = v.integer("mm_hidden_size", default=width) * kernel[0] * kernel[-1]
+    kernel = v.integers("merge_kernel_size", default=(2, 2), low=1)
+    if len(kernel) != 2:
+        raise InputError(f"merge_kernel_size has {len(kernel)} sides, not two", where=v.where)
+    merged = v.integer("mm_hidden_size", default=width) * kernel[0] * kernel[1]
     bias = not plain
     norms = 2 if plain else 4
     layers = (

@@ -16,7 +16,7 @@ from tonnage.facts.blocks import (
     window_cache,
 )
 from tonnage.facts.config import Config
-from tonnage.facts.families.common import assemble, interleave, layer_kinds, trunk
+from tonnage.facts.families.common import assemble, draft_count, interleave, layer_kinds, trunk
 from tonnage.facts.families.plain import draft_extra
 from tonnage.facts.shape import KVCache, Layer, ModelShape
 from tonnage.facts.tensors import Tensor
@@ -80,7 +80,7 @@ def read_step(c: Config, architecture: str, outer: Config | None = None, vision:
         return Layer(mixer, (caches[mixer],), own[mixer] + norms(t.hidden, 2) + feeds[feed])
 
     names = [f"{kind}+{'moe' if i in chosen else 'dense'}" for i, kind in enumerate(kinds)]
-    extra_layers = c.integer("num_nextn_predict_layers", default=0, low=0)
+    extra_layers = draft_count(c)
     draft = (build("sliding+dense"),) * extra_layers
     extra = draft_extra(t, extra_layers, norms_each=3, own_embedding=False) if extra_layers else ()
     extra += (
@@ -135,7 +135,9 @@ def read_laguna(c: Config, architecture: str, outer: Config | None = None, visio
     t = trunk(c, outer=outer)
     listed = layer_kinds(c, t.layers, {"sliding_attention": "sliding", "full_attention": "full"})
     kinds = listed or tuple("full" if i % 4 == 0 else "sliding" for i in range(t.layers))
-    own_heads = c.integers("num_attention_heads_per_layer") or tuple(t.heads if kind == "full" else t.heads * 4 // 3 for kind in kinds)
+    own_heads = c.integers("num_attention_heads_per_layer", low=1) or tuple(
+        t.heads if kind == "full" else t.heads * 4 // 3 for kind in kinds
+    )
     if len(own_heads) != t.layers:
         raise InputError(f"num_attention_heads_per_layer has {len(own_heads)} entries for {t.layers} layers", where=c.where)
     window = c.integer("sliding_window", default=0, low=0)
