@@ -112,3 +112,16 @@ def number_table(path: Path, table: str) -> dict[str, float]:
         if not isinstance(number, int | float) or isinstance(number, bool) or not 0 <= number < 10**7:
             raise InputError(f"{name} = {number!r} is no number of at least 0", where=f"{path}: [{table}]")
     return {str(name): float(number) for name, number in found.items()}
+
+
+def read_file(path: Path) -> bytes:
+    """Return a file's bytes.
+
+    Raises InputError: missing, a folder, or closed to us.
+    """
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise InputError("there is no such file", where=str(path)) from None
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror or error})", where=str(path)) from None

@@ -1,0 +1,1 @@
+"""A plan -> what you would run: commands, compose files, units; every flag with its reason."""
