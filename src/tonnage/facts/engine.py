@@ -37,6 +37,8 @@ class EngineRules(msgspec.Struct, frozen=True):
     null_block_reserved: bool
     large_card_tier: bool
     compressed_block: str
+    printed_concurrency: str
+    unlike_heads: str
     multimodal_batch_floor: dict[str, int]
     fourfold_rope: str
     state_checkpoints: dict[str, list[str]]

@@ -51,8 +51,16 @@ class Allocation(msgspec.Struct, frozen=True):
 
     def concurrency(self, tokens: int) -> float:
         """Return how many sequences of so many tokens the pool holds, as the engine prints it."""
-        blocks = self.sequence_blocks(tokens)
+        blocks = self._counted_blocks(tokens)
         return self.num_blocks / blocks if blocks else 0.0
+
+    def _counted_blocks(self, tokens: int) -> int:
+        """Return the blocks of a sequence as the log line counts them, which in older releases is off where pages are unlike."""
+        if self.rules.printed_concurrency == "blocks" or not self.groups:
+            return self.sequence_blocks(tokens)
+        firsts = [_bucket(group.page.bytes, self.groups) for group in self.groups]
+        weighed = sum(first * self.group_blocks(group, tokens) for first, group in zip(firsts, self.groups, strict=True))
+        return ceil_div(weighed, firsts[0])
 
     def sized(self, pool_bytes: int) -> Allocation:
         """Return the same cut of a pool of another size."""

@@ -22,13 +22,14 @@ from tonnage.units import ceil_div
 Kind = Literal["full", "sliding", "chunked", "latent", "index", "state", "entries", "ring"]
 
 SPARSE_LATENT_FP8 = 656  # 512 FP8 values, 16 B of scales, 128 B of BF16 rotary part
+SPARSE_LATENT_NVFP4 = 352  # `nvfp4_ds_mla`
 COMPRESSED_FP8_EXTRA = 8  # scales of a compressed entry beside 448 FP8 values and 128 B of BF16 rotary part
 COMPRESSED_ALIGNMENT = 576
 CPU_BLOCK = 128  # vLLM's CPU build, and the latent kernels of hybrids
 
 _BITS = {
     "fp8": 8, "fp8_e4m3": 8, "fp8_e5m2": 8, "fp8_inc": 8, "fp8_ds_mla": 8, "int8_per_token_head": 8, "fp8_per_token_head": 8,
-    "nvfp4": 4, "int4_per_token_head": 4, "bfloat16": 16, "float16": 16, "float32": 32,
+    "nvfp4": 4, "nvfp4_ds_mla": 4, "int4_per_token_head": 4, "bfloat16": 16, "float16": 16, "float32": 32,
 }  # fmt: skip
 CACHE_ALIASES = {"bf16": "bfloat16", "fp16": "float16", "int8": "int8_per_token_head", "int4": "int4_per_token_head"}
 
@@ -60,6 +61,8 @@ def cache_dtype(settings: EngineSettings, shape: ModelShape, dtype: str) -> str:
         raise UnknownError(
             f"a cache in {settings.kv_cache_dtype!r} is not known", hint=closest_hint(asked, known, f"known are {', '.join(known)}")
         )
+    if asked == "nvfp4_ds_mla" and not any(isinstance(cache, LatentCache) and cache.sparse for cache in shape.caches):
+        raise UnknownError(f"a cache in {asked} is for sparse latent attention alone", hint="nvfp4 is the form of other models")
     return asked
 
 
@@ -92,6 +95,8 @@ def latent_token_bytes(cache: LatentCache, name: str) -> int:
     """
     if cache.sparse and cache_bits(name) == 8:
         return SPARSE_LATENT_FP8
+    if cache.sparse and name == "nvfp4_ds_mla":
+        return SPARSE_LATENT_NVFP4
     return ceil_div((cache.latent_dim + cache.rope_dim) * cache_bits(name), 8)
 
 
@@ -196,9 +201,8 @@ def _state_bytes(cache: StateCache, p: PageRules) -> int:
 
 def page_of(cache: Cache, block: int, padded: int, p: PageRules) -> tuple[Page, ...]:
     """Return the page (or pages, for compressed streams) of one layer's cache; `padded` is the page of a hybrid."""
-    tp = p.settings.parallel.tp
     if isinstance(cache, KVCache):
-        size = block * attention_token_bytes(cache, tp, p.cache)
+        size = block * _kv_token_bytes(cache, p)
         kind: Kind = "full" if cache.kind == "full" or p.settings.disable_hybrid_kv_cache_manager else cache.kind
         return (Page(kind, block, size, size, 0 if kind == "full" else cache.window),)
     if isinstance(cache, LatentCache):
@@ -214,18 +218,28 @@ def page_of(cache: Cache, block: int, padded: int, p: PageRules) -> tuple[Page, 
     return _compressed_pages(cache)
 
 
+def _kv_token_bytes(cache: KVCache, p: PageRules) -> int:
+    """Return a token's keys and values as this release pages them: those of unlike widths had no FP8 form, and before no page."""
+    name = p.cache
+    if cache.k_dim != cache.v_dim and p.rules.unlike_heads == "padded":
+        widest = max(cache.k_dim, cache.v_dim)
+        cache = msgspec.structs.replace(cache, k_dim=widest, v_dim=widest)
+    elif cache.k_dim != cache.v_dim and p.rules.unlike_heads == "unquantised":
+        name = p.dtype
+    return attention_token_bytes(cache, p.settings.parallel.tp, name)
+
+
 def _compressed_pages(cache: CompressedCache) -> tuple[Page, ...]:
-    """Return DeepSeek-V4's pages: a window of raw entries; per stream its entries, an index, and the compressor's FP32 ring."""
+    """Return DeepSeek-V4's pages, in the engine's order: a window of raw entries; an index; per stream entries and an FP32 ring."""
     entry = cache.dim - cache.rope_dim + 2 * cache.rope_dim + COMPRESSED_FP8_EXTRA
     pages = [_aligned("ring", 64, 64 * entry, cache.window)]
     if cache.ratio:
-        overlap = 2 if cache.index_dim else 1
-        pages.append(_aligned("entries", 256, 256 // cache.ratio * entry))
-        ring = 4 if cache.index_dim else 8
-        pages.append(_aligned("ring", ring, ring * 2 * overlap * cache.dim * 4, overlap * cache.ratio))
+        overlap, ring = (2, 4) if cache.index_dim else (1, 8)
         if cache.index_dim:
             pages.append(_aligned("entries", 256, 256 // cache.ratio * (cache.index_dim + 4)))
             pages.append(_aligned("ring", ring, ring * 2 * overlap * cache.index_dim * 4, overlap * cache.ratio))
+        pages.append(_aligned("entries", 256, 256 // cache.ratio * entry))
+        pages.append(_aligned("ring", ring, ring * 2 * overlap * cache.dim * 4, overlap * cache.ratio))
     return tuple(pages)
 
 
