@@ -9,12 +9,22 @@ from typing import Any
 import click
 import msgspec
 
-from tonnage.cli.options import Count, Share, Tokens, in_colour, number_table, terminal_width, write_beside
+from tonnage.cli.options import Count, Share, Tokens, in_colour, number_table, read_file, terminal_width, write_beside
 from tonnage.errors import InputError
+
+
+def _example(context: click.Context, parameter: click.Parameter, asked: bool) -> None:
+    if asked:
+        from tonnage.workload.file import EXAMPLE
+
+        click.echo(EXAMPLE, nl=False)
+        context.exit(0)
 
 
 @click.command("plan")
 @click.argument("model")
+@click.option("--workload", type=click.Path(path_type=Path), help="workload.toml in place of --users, --context and the like.")
+@click.option("--example-workload", is_flag=True, is_eager=True, expose_value=False, callback=_example, help="Print a commented one.")
 @click.option(
     "--gpu",
     default="",
@@ -22,10 +32,8 @@ from tonnage.errors import InputError
     help='Card: l4, a100-80g, 8xH100, g6.xlarge, h100:3g.40gb, local, or custom:"48 GiB",864GB/s,8.9. '
     "A list (l4,l40s), all, or nothing: which cards, how many.",
 )
-@click.option("--users", type=Count(), required=True, help="Users at once, at peak.")
-@click.option(
-    "--context", type=Tokens(), required=True, help="Tokens of one sequence, prompt and answer, at its p95: 24k is 24,000, 24Ki 24,576."
-)
+@click.option("--users", type=Count(), help="Users at once, at peak.")
+@click.option("--context", type=Tokens(), help="Tokens of one sequence, prompt and answer, at its p95: 24k is 24,000, 24Ki 24,576.")
 @click.option("--count", type=Count(1, 4096), help="Cards of one replica; --tp follows it unless given.")
 @click.option("--tp", type=Count(1, 1024), help="Tensor-parallel size.")
 @click.option("--pp", type=Count(1, 1024), default=1, show_default=True, help="Pipeline-parallel size.")
@@ -74,6 +82,7 @@ def command(**given: Any) -> int:
     tonnage plan qwen3.5-4b --gpu l4 --users 16 --context 24k
     tonnage plan ./my-model --gpu 2xH100 --users 64 --context 8k --kv fp8 --json
     """
+    given = _with_workload(given)
     if _searches(given["gpu"]):
         return _search(given)
     from tonnage.memory.changes import changes
@@ -98,6 +107,25 @@ def command(**given: Any) -> int:
         for formula in explain(made):
             click.echo("\n".join(wrapped(formula, min(terminal_width(), 110), "  ", "      ")))
     return 0 if made.fits else 1
+
+
+def _with_workload(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with what they leave out taken from the workload file.
+
+    Raises InputError: neither says how many users, or how long their sequences are.
+    """
+    filled = dict(given)
+    if given["workload"] is not None:
+        from tonnage.workload.file import read_workload
+
+        said = read_workload(read_file(given["workload"]).decode("utf-8", "replace"), str(given["workload"]))
+        for option in ("users", "context", "p99", "output", "shared_prefix", "prefix_share"):
+            if not given[option] and getattr(said, option) is not None:
+                filled[option] = getattr(said, option)
+    for option, what in (("users", "how many users at once"), ("context", "tokens of one sequence, prompt and answer")):
+        if filled[option] is None:
+            raise InputError(f"--{option} is missing: {what}", hint="give it, or --workload FILE (--example-workload prints one)")
+    return filled
 
 
 def _searches(gpu: str) -> bool:
