@@ -14,8 +14,6 @@ from tonnage.facts.config import LARGEST, Config
 
 WHERE = "m/config.json"
 
-REPORTED = pytest.mark.xfail(reason="reported: facts/config.py", strict=False)
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),

@@ -14,8 +14,6 @@ from tonnage.facts.engine import EngineRules, by_capability, newest, parse_engin
 
 KNOWN = range(19, 34)
 
-REPORTED = pytest.mark.xfail(reason="reported: facts/engine.py", strict=False)
-
 
 def rules(minor: int) -> EngineRules:
     """Return the rules of vLLM 0.minor."""

@@ -20,8 +20,6 @@ from tonnage.facts.shape import IndexCache, KVCache, LatentCache, ModelShape, St
 from tonnage.memory.kv import context_cost
 from tonnage.memory.weights import checkpoint_bytes
 
-REPORTED = pytest.mark.xfail(reason="reported: facts", strict=False)
-
 LLAMA: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
     "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256, "max_position_embeddings": 131072,

@@ -14,8 +14,6 @@ from tonnage.facts.quantisation import PLAIN, Quantisation, Scheme, Target, read
 from tonnage.memory.weights import checkpoint_bytes
 from tonnage.units import GIB
 
-REPORTED = pytest.mark.xfail(reason="reported: facts/quantisation.py", strict=False)
-
 UP = "model.layers.7.mlp.up_proj"
 HEAD = "lm_head"
 LLAMA: dict[str, Any] = {

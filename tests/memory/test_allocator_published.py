@@ -18,8 +18,6 @@ from tonnage.memory.weights import MARLIN, ExpertPadding, WeightRules, rank_weig
 from tonnage.settings import EngineSettings, Parallelism
 from tonnage.units import GIB, MIB, ceil_div
 
-REPORTED = pytest.mark.xfail(reason="reported: memory/pages.py", strict=False)
-
 ONE = Parallelism()
 H100 = Host(85_899_345_920, (9, 0), "NVIDIA H100 80GB HBM3")
 A100 = Host(85_899_345_920, (8, 0), "NVIDIA A100-SXM4-80GB")
@@ -135,7 +133,7 @@ def test_pages_per_cache_dtype(cache: str, page: int) -> None:
         pytest.param(True, "bfloat16", 1152, id="sparse-bf16"),
         pytest.param(True, "fp8", 656, id="sparse-fp8-means-fp8-ds-mla"),
         pytest.param(True, "fp8_ds_mla", 656, id="sparse-fp8-ds-mla"),
-        pytest.param(True, "nvfp4_ds_mla", 352, id="sparse-nvfp4", marks=REPORTED),
+        pytest.param(True, "nvfp4_ds_mla", 352, id="sparse-nvfp4"),
     ],
 )
 def test_a_latent_token_of_deepseek(sparse: bool, cache: str, expected: int) -> None:
@@ -441,10 +439,10 @@ def test_gemma_4_on_hopper_in_fp8() -> None:
 @pytest.mark.parametrize(
     ("minor", "cache", "ratio"),
     [
-        pytest.param(31, "fp8", 1, id="fp8-without-effect-until-0.31", marks=REPORTED),
+        pytest.param(31, "fp8", 1, id="fp8-without-effect-until-0.31"),
         pytest.param(32, "fp8", 2, id="fp8-halves-from-0.32"),
         pytest.param(20, "auto", 1, id="keys-and-values-of-their-own-since-0.20"),
-        pytest.param(19, "auto", 320 / 384, id="values-padded-to-keys-in-0.19", marks=REPORTED),
+        pytest.param(19, "auto", 320 / 384, id="values-padded-to-keys-in-0.19"),
     ],
 )
 def test_pages_of_mimo_v2(minor: int, cache: str, ratio: float) -> None:
@@ -492,6 +490,4 @@ def test_blocks_of_a_request_of_deepseek_v4(minor: int, host: Host, blocks: int)
     """Section 2: until 0.26 the concurrency weighs groups by their first page; DeepSeek-V4 shows it plainly (rows D0854 to D1941)."""
     assert any(isinstance(cache, CompressedCache) for cache in shape("deepseek-v4-flash").caches)
     made = cut("deepseek-v4-flash", host=host, minor=minor, length=16_384)
-    if minor < 28 and round(made.num_blocks / concurrency(made)) != blocks:
-        pytest.xfail("reported: memory/allocator.py, concurrency of releases before 0.27")
     assert round(made.num_blocks / concurrency(made)) == blocks
