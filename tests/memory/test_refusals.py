@@ -95,6 +95,9 @@ def test_each_refusal_has_its_reason_and_the_way_out(
 @pytest.mark.parametrize(
     ("model", "asked", "id"),
     [
+        pytest.param("Qwen/Qwen3.6-35B-A3B-FP8", {"tp": 8}, "quantisation-block", id="a-shared-expert-of-64-in-blocks-of-128"),
+        pytest.param("Qwen/Qwen3.6-35B-A3B-FP8", {"tp": 8, "expert": True}, "quantisation-block", id="which-is-cut-with-ep-too"),
+        pytest.param("deepseek-ai/DeepSeek-V4-Pro", {"tp": 16, "expert": True}, "quantisation-block", id="deepseek-v4-pro-tp16"),
         pytest.param("Qwen/Qwen3-32B-FP8", {"tp": 16}, "quantisation-block", id="a-dense-width-of-1600-in-blocks-of-128"),
         pytest.param("Qwen/Qwen3-30B-A3B-FP8", {"dp": 16}, "quantisation-block", id="experts-cut-over-data-parallel-ranks"),
         pytest.param("microsoft/Phi-3-medium-128k-instruct", {"tp": 5}, "vocabulary-not-divisible", id="a-vocabulary-of-32064-over-5"),
@@ -107,7 +110,11 @@ def test_each_refusal_has_its_reason_and_the_way_out(
 )
 @REPORTED
 def test_what_else_the_engine_refuses(model: str, asked: dict[str, Any], id: str) -> None:
-    """vLLM's `divide` of vocabulary and columns, `validate_fp8_block_shape`, Marlin's groups, SchedulerConfig: as released."""
+    """vLLM's `divide` of vocabulary and columns, `validate_fp8_block_shape`, Marlin's groups, SchedulerConfig: as released.
+
+    "Weight input_size_per_partition = 64 is not divisible by weight quantization block_k = 128" is what people report of
+    Qwen3-Next and Qwen3.6-35B-A3B in FP8 at TP 8, and 192 of DeepSeek-V4-Pro at TP 16.
+    """
     assert any(found.id == id for found in refused(model, **asked))
 
 
