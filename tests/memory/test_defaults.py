@@ -17,8 +17,6 @@ from tonnage.memory.defaults import Host, batch_limits, resolved, tokens_in_flig
 from tonnage.settings import EngineSettings, Parallelism
 from tonnage.units import GIB, parse_bytes
 
-REPORTED = pytest.mark.xfail(reason="reported: memory/defaults.py", strict=False)
-
 L4 = Host(parse_bytes("22.03 GiB"), (8, 9), "NVIDIA L4")
 L40S = Host(parse_bytes("44.42 GiB"), (8, 9), "NVIDIA L40S")
 A100 = Host(parse_bytes("79.32 GiB"), (8, 0), "NVIDIA A100-SXM4-80GB")
@@ -123,10 +121,10 @@ def test_the_length_limit_is_the_models_unless_it_is_given() -> None:
     [
         pytest.param("max_num_seqs", -1, id="sequences-negative"),
         pytest.param("max_model_len", -1, id="length-negative"),
-        pytest.param("max_num_batched_tokens", -1, id="batch-negative", marks=REPORTED),
-        pytest.param("max_num_seqs", 0, id="sequences-zero", marks=REPORTED),
-        pytest.param("max_model_len", 0, id="length-zero", marks=REPORTED),
-        pytest.param("max_num_batched_tokens", 0, id="batch-zero", marks=REPORTED),
+        pytest.param("max_num_batched_tokens", -1, id="batch-negative"),
+        pytest.param("max_num_seqs", 0, id="sequences-zero"),
+        pytest.param("max_model_len", 0, id="length-zero"),
+        pytest.param("max_num_batched_tokens", 0, id="batch-zero"),
     ],
 )
 def test_a_limit_below_one_is_refused_by_name(field: str, value: int) -> None:

@@ -19,8 +19,6 @@ from tonnage.memory.refusals import Refusal, does_not_hold_one, legal_tp, longes
 from tonnage.settings import EngineSettings, LoRA, Parallelism
 from tonnage.units import GIB
 
-REPORTED = pytest.mark.xfail(reason="reported: memory/refusals.py", strict=False)
-
 NAMES = [name for name in all_names() if name != "mistralai/Mistral-Large-3-675B-Instruct-2512"]
 H100, L40S, A100, A10, P40 = (9, 0), (8, 9), (8, 0), (8, 6), (6, 1)
 
@@ -108,7 +106,6 @@ def test_each_refusal_has_its_reason_and_the_way_out(
         ),
     ],
 )
-@REPORTED
 def test_what_else_the_engine_refuses(model: str, asked: dict[str, Any], id: str) -> None:
     """vLLM's `divide` of vocabulary and columns, `validate_fp8_block_shape`, Marlin's groups, SchedulerConfig: as released.
 
@@ -162,7 +159,7 @@ def test_a_cache_dtype_is_refused_before_its_release(dtype: str, minor: int, kno
         pytest.param("qwen3.5-27b", [1, 2, 4, 8], id="24-heads-and-16-key-heads"),
         pytest.param("qwen3-32b", [1, 2, 4, 8, 16, 32, 64], id="64-heads-8-kv"),
         pytest.param("granite-4.0-h-small", [1, 2, 4, 8, 16, 32], id="32-heads-one-group"),
-        pytest.param("phi-4", [1, 2], id="40-heads-10-kv-and-a-vocabulary-without-a-5", marks=REPORTED),
+        pytest.param("phi-4", [1, 2], id="40-heads-10-kv-and-a-vocabulary-without-a-5"),
     ],
 )
 def test_legal_tensor_parallel_sizes(model: str, legal: list[int]) -> None:

@@ -163,12 +163,21 @@ def compare(prediction: Prediction, answers: Mapping[str, Any], score: Score) ->
     wrong = []
     for field in ("bytes_per_block", "num_gpu_blocks", "max_concurrency", "kv_cache_size_tokens"):
         ours, theirs = getattr(prediction, field), answers.get(field)
-        if theirs is not None and (abs(ours - theirs) > 1e-6 * max(1.0, abs(theirs)) if field == "max_concurrency" else ours != theirs):
+        if isinstance(theirs, int | float) and (
+            abs(ours - theirs) > 1e-6 * max(1.0, abs(theirs)) if field == "max_concurrency" else ours != theirs
+        ):
             wrong.append(f"{field} {ours} for {theirs}")
     score.exact += not wrong
-    held = (answers.get("weights_per_rank") or {}).get("param_and_buffer_bytes")
+    held = _held(answers.get("weights_per_rank"))
     near = not held or prediction.weights_bytes_per_rank is None or abs(prediction.weights_bytes_per_rank / held - 1) <= 0.005
     score.weights += near
     if not near:
         wrong.append(f"weights {prediction.weights_bytes_per_rank} for {held}")
     return "; ".join(wrong)
+
+
+def _held(weights: Any) -> int | None:
+    """Return the weights of rank 0, of the first stage where each has its own; None where they are not stated."""
+    first = weights[0] if isinstance(weights, list) and weights else weights
+    held = first.get("param_and_buffer_bytes") if isinstance(first, dict) else None
+    return held if isinstance(held, int) else None

@@ -44,6 +44,9 @@ def resolved(settings: EngineSettings, shape: ModelShape, host: Host, rules: Eng
 
     Raises InputError: a limit that is zero or negative, or max_model_len beyond the model's.
     """
+    for name in ("max_num_seqs", "max_num_batched_tokens", "max_model_len"):
+        if (value := getattr(settings, name)) is not None and value < 1:
+            raise InputError(f"{name} is {value}; it must be at least 1")
     world = settings.parallel.tp * settings.parallel.pp
     sequences, batch = batch_limits(host, rules) if settings.device == "gpu" else (128 * world, 2048 * world)
     floor = rules.multimodal_batch_floor.get(architecture or shape.architecture, 0)
@@ -55,9 +58,6 @@ def resolved(settings: EngineSettings, shape: ModelShape, host: Host, rules: Eng
     caching = settings.enable_prefix_caching
     if caching is None:
         caching = rules.hybrid_prefix_caching if shape.hybrid else not shape.embeds_only
-    for name, value in (("max_num_seqs", sequences), ("max_num_batched_tokens", batch), ("max_model_len", longest)):
-        if value < 1:
-            raise InputError(f"{name} is {value}; it must be at least 1")
     return msgspec.structs.replace(
         settings,
         max_num_seqs=sequences,

@@ -13,9 +13,10 @@ import msgspec
 from tonnage.facts.engine import EngineRules
 from tonnage.facts.shape import IndexCache, KVCache, LatentCache, ModelShape, StateCache
 from tonnage.memory.allocator import Allocation
+from tonnage.memory.cuts import broken_scales, uneven
 from tonnage.memory.others import TokenPool
 from tonnage.memory.pages import CACHE_ALIASES
-from tonnage.settings import EngineSettings
+from tonnage.settings import EngineSettings, Parallelism
 from tonnage.units import GIB
 
 SPARSE_CAPABILITIES = ((9, 0), (10, 0), (10, 3))
@@ -55,7 +56,7 @@ def legal_tp(shape: ModelShape, largest: int = 64) -> list[int]:
     [1, 2, 4, 8]
     """
     groups = {cache.groups for cache in shape.caches if isinstance(cache, StateCache) and cache.groups > 1}
-    channels = {cache.conv_channels for cache in shape.caches if isinstance(cache, StateCache) and not cache.groups}
+    channels = {cache.conv_channels for cache in shape.caches if isinstance(cache, StateCache) and cache.kind in ("gdn", "kda")}
     heads = {cache.heads for cache in shape.caches if isinstance(cache, StateCache) and cache.heads > 1}
     counts = kv_head_counts(shape)
     return [
@@ -65,6 +66,7 @@ def legal_tp(shape: ModelShape, largest: int = 64) -> list[int]:
         and all(g % n == 0 for g in groups)
         and all(h % n == 0 for h in (*heads, *channels))
         and all(_splits(k, n) for k in counts)
+        and not any(uneven(shape, Parallelism(tp=n)))
     ]
 
 
@@ -124,7 +126,9 @@ def _parallel(shape: ModelShape, settings: EngineSettings) -> Iterator[Refusal]:
             f"{max(groups)} state groups do not divide by tensor-parallel-size {tp}",
             _nearest(tp, legal_tp(shape)),
         )
-    linear = [cache for cache in shape.caches if isinstance(cache, StateCache) and not cache.groups]
+    for id, reason in (*uneven(shape, settings.parallel), *broken_scales(shape, settings.parallel)):
+        yield Refusal(id, reason, _nearest(tp, legal_tp(shape)) if id.endswith("divisible") else "lower tensor-parallel-size")
+    linear = [cache for cache in shape.caches if isinstance(cache, StateCache) and cache.kind in ("gdn", "kda")]
     if any(cache.conv_channels % tp or cache.heads % tp for cache in linear):
         yield Refusal(
             "state-heads-not-divisible",
@@ -151,7 +155,7 @@ def _blocks(shape: ModelShape, settings: EngineSettings, capability: tuple[int, 
         return
     side = max(blocks)[0]
     for width in sorted({t.rows for layer in set(shape.layers) for t in layer.tensors if t.experts and t.share == "column" and t.linear}):
-        own = width if settings.parallel.expert else width // settings.parallel.tp
+        own = width if settings.parallel.expert else width // (settings.parallel.tp * settings.parallel.dp)
         if own % side and own % 32:
             yield Refusal(
                 "quantisation-block",
@@ -191,6 +195,10 @@ def _limits(shape: ModelShape, settings: EngineSettings, capability: tuple[int, 
             f"compute capability {capability[0]}.{capability[1]} is below 7.0, the least that the engine's kernels are built for",
             "use a card of Volta or later",
         )
+    sequences, batch = settings.max_num_seqs, settings.max_num_batched_tokens
+    if sequences and batch and batch < sequences:
+        reason = f"max-num-batched-tokens {batch:,} is below max-num-seqs {sequences:,}: a decode step has a token of each"
+        yield Refusal("batch-below-sequences", reason, f"use --max-num-seqs {batch}, or a larger batch")
     rank = settings.lora.rank
     if settings.lora.count and rank not in LORA_RANKS:
         yield Refusal(
