@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: install demo test check docs accuracy bench
+.PHONY: install demo test check live docs accuracy bench
 
 install: $(INSTALLED)
 
@@ -24,6 +24,9 @@ test: install
 
 check: install
 	@scripts/check
+
+live: install
+	@scripts/live
 
 docs: install
 	@$(BIN)/python scripts/generate-docs

@@ -141,7 +141,8 @@ FAKED: tuple[Callable[[Card], None], ...] = (no_network, compiled_parts, torch_c
 NOT_ASKED = {
     "profile run": "No forward pass is run: what activations and graphs leave for the cache is an input (--available-kv-bytes).",
     "loaded weights": "Parameters are counted as vLLM creates them; what a kernel pads or repacks after loading is not seen.",
-    "other kernels": "Kernels are chosen among those installed: a CPU build has no triton_kernels, and pads MXFP4 experts for Marlin.",
+    "other kernels": "Kernels are chosen among those of this build: a CPU build has neither triton_kernels nor FlashAttention 4, "
+    "so it pads MXFP4 experts for Marlin, and keeps blocks of 16 under wide heads with an FP8 cache.",
     "other ranks": "Rank 0 of each stage stands for its stage; every rank is taken to have the same bytes for its cache.",
 }
 
