@@ -33,7 +33,6 @@ HOSTS = [
 LENGTHS = [1, 15, 16, 17, 100, 500, 1_056, 2_048, 8_192, 16_000, 16_384, 32_768, 65_536, 131_072]
 POOLS = st.integers(0, 60 * GIB)
 EVERYTHING = settings(max_examples=80)
-REPORTED = pytest.mark.xfail(reason="reported: memory/allocator.py", strict=False)
 
 
 class Case(msgspec.Struct):
@@ -262,7 +261,7 @@ def test_a_latent_cache_gains_nothing_by_tensor_parallelism() -> None:
     [
         pytest.param("Qwen/Qwen3.5-27B", 2, 4, 8, id="row-d0243-qwen3.5-27b-even"),
         pytest.param("openai/gpt-oss-120b", 2, 2, 9, id="row-d0244-gpt-oss-120b-even"),
-        pytest.param("google/gemma-3-27b-it", 4, 7, 3, id="gemma-3-27b-uneven", marks=REPORTED),
+        pytest.param("google/gemma-3-27b-it", 4, 7, 3, id="gemma-3-27b-uneven"),
         pytest.param("Qwen/Qwen3.5-4B", 3, 4, 3, id="qwen3.5-4b-uneven"),
     ],
 )

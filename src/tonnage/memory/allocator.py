@@ -16,7 +16,7 @@ import msgspec
 from tonnage.facts.engine import EngineRules
 from tonnage.facts.shape import Layer, ModelShape
 from tonnage.memory.defaults import tokens_in_flight
-from tonnage.memory.groups import Group, grouped
+from tonnage.memory.groups import Group, grouped, of_stage
 from tonnage.memory.pages import Page, PageRules, cache_dtype, hybrid_block, kernel_block, page_of, prefix_mode
 from tonnage.memory.parallel import stages
 from tonnage.memory.weights import served_dtype
@@ -130,10 +130,13 @@ def allocate(
     if shape.hybrid:
         block, padded = hybrid_block(shape, p)
     poorest: tuple[int, int, tuple[Group, ...], int] | None = None
-    for stage, layers in enumerate(_stages(shape, settings)):
+    runs = [[page for layer in layers for cache in layer.caches for page in page_of(cache, block, padded, p)]
+            for layers in _stages(shape, settings)]  # fmt: skip
+    pages = [page for run in runs for page in run]
+    whole = grouped(pages)
+    for stage, own in enumerate(runs):
         available = pool_bytes if isinstance(pool_bytes, int) else pool_bytes[min(stage, len(pool_bytes) - 1)]
-        pages = [page for layer in layers for cache in layer.caches for page in page_of(cache, block, padded, p)]
-        groups = grouped(pages)
+        groups = of_stage(whole, pages, own)
         size = _block_bytes(groups, rules)
         blocks = max(0, available) // size if size else 1
         if poorest is None or blocks < poorest[0]:

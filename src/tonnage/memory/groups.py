@@ -36,7 +36,7 @@ class Group(msgspec.Struct, frozen=True):
 
 
 def grouped(pages: Sequence[Page]) -> tuple[Group, ...]:
-    """Return the groups of a stage's layers, given each layer's page, in order of first appearance."""
+    """Return the groups of a model's layers, given each layer's page, in order of first appearance."""
     counts = Counter(pages)
     if not counts:
         return ()
@@ -51,6 +51,29 @@ def grouped(pages: Sequence[Page]) -> tuple[Group, ...]:
     return _dealt(_unified(counts))
 
 
+def of_stage(groups: tuple[Group, ...], pages: Sequence[Page], own: Sequence[Page]) -> tuple[Group, ...]:
+    """Return the groups of the whole model as one pipeline stage holds them: its `own` pages among all.
+
+    Each kind is dealt round-robin over its groups, so that a stage's part of a group is at most its layers of the kind
+    over the kind's groups, rounded up (`_project_kv_cache_groups_to_worker`).
+    """
+    everyone, mine = Counter(pages), Counter(own)
+    if everyone == mine or not groups:
+        return groups
+    if len(groups) == 1:
+        held = tuple((page, mine[page]) for page, _ in groups[0].mixed if mine[page])
+        return (msgspec.structs.replace(groups[0], layers=sum(mine.values()), slots=sum(mine.values()), mixed=held),)
+    if any(group.mixed for group in groups):
+        return grouped(own)
+    parts = Counter(group.page for group in groups)
+    largest = max(page.bytes for page in everyone)
+    counts: Counter[Page] = Counter()
+    for page, count in mine.items():
+        counts[_wider(page, largest)] += count
+    slots = max(ceil_div(counts[page], parts[page]) for page in parts)
+    return tuple(msgspec.structs.replace(group, layers=ceil_div(counts[group.page], parts[group.page]), slots=slots) for group in groups)
+
+
 def _same_slots(counts: Counter[Page]) -> bool:
     kinds = {(page.kind, page.window, page.block) for page in counts}
     if all(kind in EVERY_TOKEN for kind, _, _ in kinds):
@@ -63,10 +86,13 @@ def _unified(counts: Counter[Page]) -> Counter[Page]:
     largest = max(page.bytes for page in counts)
     out: Counter[Page] = Counter()
     for page, count in counts.items():
-        times = largest // page.bytes if page.kind != "state" and largest % page.bytes == 0 else 1
-        wider = msgspec.structs.replace(page, block=page.block * times, bytes=largest)
-        out[wider] += count
+        out[_wider(page, largest)] += count
     return out
+
+
+def _wider(page: Page, largest: int) -> Page:
+    times = largest // page.bytes if page.kind != "state" and largest % page.bytes == 0 else 1
+    return msgspec.structs.replace(page, block=page.block * times, bytes=largest)
 
 
 def _dealt(counts: Counter[Page]) -> tuple[Group, ...]:

@@ -56,7 +56,7 @@ def legal_tp(shape: ModelShape, largest: int = 64) -> list[int]:
     [1, 2, 4, 8]
     """
     groups = {cache.groups for cache in shape.caches if isinstance(cache, StateCache) and cache.groups > 1}
-    channels = {cache.conv_channels for cache in shape.caches if isinstance(cache, StateCache) and cache.kind in ("gdn", "kda")}
+    channels = {cache.conv_channels for cache in shape.caches if isinstance(cache, StateCache) and cache.kind in ("gdn", "kda", "flashkda")}
     heads = {cache.heads for cache in shape.caches if isinstance(cache, StateCache) and cache.heads > 1}
     counts = kv_head_counts(shape)
     return [
@@ -128,7 +128,7 @@ def _parallel(shape: ModelShape, settings: EngineSettings) -> Iterator[Refusal]:
         )
     for id, reason in (*uneven(shape, settings.parallel), *broken_scales(shape, settings.parallel)):
         yield Refusal(id, reason, _nearest(tp, legal_tp(shape)) if id.endswith("divisible") else "lower tensor-parallel-size")
-    linear = [cache for cache in shape.caches if isinstance(cache, StateCache) and cache.kind in ("gdn", "kda")]
+    linear = [cache for cache in shape.caches if isinstance(cache, StateCache) and cache.kind in ("gdn", "kda", "flashkda")]
     if any(cache.conv_channels % tp or cache.heads % tp for cache in linear):
         yield Refusal(
             "state-heads-not-divisible",
