@@ -215,9 +215,9 @@ def test_ranks_together_hold_at_least_the_whole(name: str, data: st.DataObject) 
 
 
 def test_more_ranks_never_hold_more_each() -> None:
-    """Over all models of the catalogue, from TP 1 to 32."""
+    """Over all models of the catalogue, from TP 1 to 32; but for towers that ranks hold whole where their heads do not divide."""
     for name in NAMES:
-        sizes = [rank_weights(shape(name), Parallelism(tp=tp)).total for tp in (1, 2, 4, 8, 16, 32)]
+        sizes = [rank_weights(shape(name), Parallelism(tp=tp), vision=False).total for tp in (1, 2, 4, 8, 16, 32)]
         assert sizes == sorted(sizes, reverse=True), name
 
 

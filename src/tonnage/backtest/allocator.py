@@ -83,7 +83,7 @@ def _predict(name: str, inputs: Mapping[str, Any], load: Callable[[str], ModelSh
         refused=too_long is not None,
         reason=too_long.reason if too_long else "",
         num_gpu_blocks=made.num_blocks,
-        bytes_per_block=made.bytes_per_block,
+        bytes_per_block=made.first_bytes,
         max_concurrency=made.concurrency(settings.max_model_len or 1),
         kv_cache_size_tokens=made.printed_tokens,
         weights_bytes_per_rank=held.total,

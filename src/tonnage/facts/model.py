@@ -16,6 +16,15 @@ from tonnage.facts.quantisation import read_quantisation
 from tonnage.facts.shape import Layer, ModelShape
 
 
+HEAD_EVERYWHERE = {
+    "HYV3ForCausalLM", "InternLM2ForCausalLM", "JambaForCausalLM", "MixtralForCausalLM", "NemotronHForCausalLM", "PhiMoEForCausalLM",
+    "Qwen3MoeForCausalLM", "Qwen3NextForCausalLM", "Qwen3VLMoeForConditionalGeneration",
+}  # fmt: skip
+"""Classes of vLLM that make the head on every pipeline stage, not on the last alone."""
+NO_ROPE_TABLE = {"SeedOssForCausalLM", "SmolLM3ForCausalLM"}
+"""Run by vLLM's Transformers backend, which keeps frequencies and no table of sines."""
+
+
 def read_model(config: Mapping[str, Any], *, name: str = "", where: str = "config.json", assume_full: bool = False) -> ModelShape:
     """Return the shape of a model from its config.json.
 
@@ -41,7 +50,14 @@ def read_model(config: Mapping[str, Any], *, name: str = "", where: str = "confi
             raise
         shape = _as_full_attention(config, where, architecture)
     quantisation = read_quantisation(config, where)
-    return msgspec.structs.replace(shape, name=name, architecture=architecture, quantisation=quantisation)
+    return msgspec.structs.replace(
+        shape,
+        name=name,
+        architecture=architecture,
+        quantisation=quantisation,
+        head_everywhere=shape.head_everywhere or architecture in HEAD_EVERYWHERE,
+        rope_tables=() if architecture in NO_ROPE_TABLE else shape.rope_tables,
+    )
 
 
 def _architecture(c: Config) -> str:

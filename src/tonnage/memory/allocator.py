@@ -25,7 +25,10 @@ from tonnage.units import ceil_div
 
 
 class Allocation(msgspec.Struct, frozen=True):
-    """How a pool is cut: groups, bytes of a block, blocks. `prefix_mode` tells how a hybrid keeps its states."""
+    """How a pool is cut: groups, bytes of a block, blocks. `prefix_mode` tells how a hybrid keeps its states.
+
+    With pipeline stages all but `first_bytes` (the block of stage 0) are of the stage that has the fewest blocks.
+    """
 
     groups: tuple[Group, ...]
     bytes_per_block: int
@@ -36,6 +39,7 @@ class Allocation(msgspec.Struct, frozen=True):
     rules: EngineRules
     capability: tuple[int, int] | None
     stage: int = 0
+    first_bytes: int = 0
 
     def sequence_blocks(self, tokens: int) -> int:
         """Return the blocks one sequence of so many tokens takes, over all groups, at worst (a whole chunk in flight)."""
@@ -130,6 +134,7 @@ def allocate(
     if shape.hybrid:
         block, padded = hybrid_block(shape, p)
     poorest: tuple[int, int, tuple[Group, ...], int] | None = None
+    first = 0
     runs = [[page for layer in layers for cache in layer.caches for page in page_of(cache, block, padded, p)]
             for layers in _stages(shape, settings)]  # fmt: skip
     pages = [page for run in runs for page in run]
@@ -138,12 +143,13 @@ def allocate(
         available = pool_bytes if isinstance(pool_bytes, int) else pool_bytes[min(stage, len(pool_bytes) - 1)]
         groups = of_stage(whole, pages, own)
         size = _block_bytes(groups, rules)
+        first = size if stage == 0 else first
         blocks = max(0, available) // size if size else 1
         if poorest is None or blocks < poorest[0]:
             poorest = (blocks, size, groups, stage)
     assert poorest is not None
     blocks, size, groups, stage = poorest
-    return Allocation(groups, size, blocks, block, mode, settings, rules, capability, stage)
+    return Allocation(groups, size, blocks, block, mode, settings, rules, capability, stage, first)
 
 
 def _stages(shape: ModelShape, settings: EngineSettings) -> list[tuple[Layer, ...]]:

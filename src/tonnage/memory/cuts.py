@@ -22,6 +22,9 @@ def uneven(shape: ModelShape, parallel: Parallelism) -> Iterator[tuple[str, str]
     padded = ceil_div(shape.vocab_size, VOCABULARY_PADDING) * VOCABULARY_PADDING
     if padded % tp:
         yield "vocabulary-not-divisible", f"a vocabulary of {padded:,} (padded to {VOCABULARY_PADDING}) does not divide by {_size(tp)}"
+    tower = next((t.units for t in shape.vision if t.name.endswith("attn.qkv")), 0)
+    if tower % tp and shape.architecture.startswith("Qwen"):
+        yield "vision-heads-not-divisible", f"the {tower} heads of the vision tower do not divide by {_size(tp)}"
     odd = {width for tensor in _dense(shape) if tensor.cls == "mlp" and (width := _cut(tensor)) and width % tp}
     if odd:
         yield "mlp-not-divisible", f"an MLP of {max(odd):,} does not divide by {_size(tp)}"
@@ -75,6 +78,6 @@ def _unit(tensor: Tensor, scheme: Scheme) -> int:
     """Return what a rank's part must be a multiple of; 0 where anything will do."""
     if scheme.form == "fp8-block":
         return scheme.block[0 if tensor.share == "column" else 1]
-    if tensor.share == "row" and scheme.bits == 4 and 0 < scheme.group < tensor.cols and scheme.form.startswith(("int4", "awq", "gptq")):
+    if tensor.share == "row" and scheme.bits == 4 and 0 < scheme.group < tensor.cols and scheme.form == "int4-awq":
         return scheme.group
     return 0

@@ -211,6 +211,8 @@ def _limits(shape: ModelShape, settings: EngineSettings, capability: tuple[int, 
         yield Refusal(
             "block-size", f"no attention backend has blocks of {block} tokens", f"use {max(16, block // 16 * 16)}, or leave it out"
         )
+    if settings.parallel.pp > 1 and (not shape.caches or shape.architecture.startswith("Gemma3n")):
+        yield Refusal("no-pipeline", f"{shape.architecture} does not run in pipeline stages", "use tensor parallelism instead of --pp")
     if settings.parallel.expert and not shape.experts:
         yield Refusal("no-experts", f"{shape.name} has no experts to spread by expert parallelism", "leave --ep out")
 

@@ -239,6 +239,8 @@ def rank_shape(tensor: Tensor, parallel: Parallelism) -> tuple[int, int, int]:
             return tensor.rows, tensor.cols, copies * ceil_div(tensor.experts, parallel.ep)
         copies *= tensor.experts
         tp *= parallel.dp  # without --enable-expert-parallel the data-parallel ranks cut every expert between them
+    if tensor.units and tensor.units % tp and tensor.share in ("column", "row"):
+        return tensor.rows, tensor.cols, copies
     if tensor.share == "column":
         return ceil_div(tensor.rows, tp), tensor.cols, copies
     if tensor.share == "row":

@@ -13,8 +13,9 @@ from tonnage.facts.config import SMALLEST, Config
 from tonnage.facts.tensors import Share, Tensor, vector
 
 
-def _matrix(name: str, rows: int, cols: int, share: Share = "replicated", count: int = 1, *, bias: bool = True) -> Tensors:
-    weight = Tensor(f"visual.{name}", rows, cols, share, "vision", count=count, linear=False)
+def _matrix(name: str, rows: int, cols: int, share: Share = "replicated", count: int = 1, *, bias: bool = True, heads: int = 0) -> Tensors:
+    """Return a matrix and its bias; with `heads`, ranks that do not divide those keep it whole."""
+    weight = Tensor(f"visual.{name}", rows, cols, share, "vision", count=count, units=heads, linear=False)
     if not bias:
         return (weight,)
     return weight, vector(f"visual.{name}.bias", rows, "vision", "column" if share == "column" else "replicated", count=count)
@@ -25,13 +26,21 @@ def _vectors(size: int, count: int) -> Tensors:
 
 
 def _encoder(
-    width: int, inter: int, depth: int, *, bias: bool = True, gated: bool = False, norm_vectors: int = 4, split: bool = True
+    width: int,
+    inter: int,
+    depth: int,
+    *,
+    bias: bool = True,
+    gated: bool = False,
+    norm_vectors: int = 4,
+    split: bool = True,
+    heads: int = 0,
 ) -> Tensors:
     """Return `depth` transformer layers of a tower: attention and MLP split over ranks (unless `split` is false), norms on every rank."""
     column: Share = "column" if split else "replicated"
     row: Share = "row" if split else "replicated"
     return (
-        *_matrix("attn.qkv", 3 * width, width, column, depth, bias=bias),
+        *_matrix("attn.qkv", 3 * width, width, column, depth, bias=bias, heads=heads),
         *_matrix("attn.proj", width, width, row, depth, bias=bias),
         *_matrix("mlp.fc1", inter * (2 if gated else 1), width, column, depth, bias=bias),
         *_matrix("mlp.fc2", width, inter, row, depth, bias=bias),
@@ -57,7 +66,7 @@ def qwen3(v: Config, hidden: int, outer: Config) -> Tensors:
         *merger,
         *_vectors(width, 2),
         *_vectors(merged, 2 * levels),
-        *_encoder(width, inter, depth),
+        *_encoder(width, inter, depth, heads=v.integer("num_heads", default=0)),
     )
 
 
@@ -69,7 +78,7 @@ def qwen25(v: Config, hidden: int, outer: Config) -> Tensors:
     out = v.integer("out_hidden_size", default=hidden)
     return (
         *_matrix("patch_embed", width, patch, bias=False),
-        *_encoder(width, inter, depth, gated=True, norm_vectors=2),
+        *_encoder(width, inter, depth, gated=True, norm_vectors=2, heads=v.integer("num_heads", default=0)),
         *_matrix("merger.fc1", merged, merged, "column"),
         *_matrix("merger.fc2", out, merged, "row"),
         *_vectors(width, 1),
@@ -190,11 +199,12 @@ def kimi(v: Config, hidden: int, outer: Config) -> Tensors:
     merged = v.integer("mm_hidden_size", default=width) * kernel[0] * kernel[1]
     bias = not plain
     norms = 2 if plain else 4
+    heads = v.integer("vt_num_attention_heads", default=0)
     layers = (
-        *_matrix("attn.qkv", 3 * inner, width, "column", depth, bias=bias),
-        *_matrix("attn.proj", width, inner, "row", depth, bias=bias),
-        *_matrix("mlp.fc1", inter, width, "column", depth, bias=bias),
-        *_matrix("mlp.fc2", width, inter, "row", depth, bias=bias),
+        *_matrix("attn.qkv", 3 * inner, width, "column", depth, bias=bias, heads=heads),
+        *_matrix("attn.proj", width, inner, "row", depth, bias=bias, heads=heads),
+        *_matrix("mlp.fc1", inter, width, "column", depth, bias=bias, heads=heads),
+        *_matrix("mlp.fc2", width, inter, "row", depth, bias=bias, heads=heads),
         *_vectors(width, norms * depth),
     )
     positions = v.integer("init_pos_emb_height", default=64) * v.integer("init_pos_emb_width", default=64)
