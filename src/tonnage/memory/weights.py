@@ -222,6 +222,8 @@ def _stage_tensors(shape: ModelShape, parallel: Parallelism, stage: int, *, mtp:
     if last and mtp:
         yield from _once(tensor for tensor in shape.draft_extra if "embed" not in tensor.name and "head.head" not in tensor.name)
         yield from _draft_tensors(shape, 1)
+        if shape.draft and not first and not shape.tied:  # the drafter shares the model's embedding only where one stage has both
+            yield from _once(shape.embedding[:1])
     yield from _layer_tensors(shape, start, start + counts[stage])
 
 

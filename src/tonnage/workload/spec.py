@@ -37,6 +37,10 @@ def workload(users: int, context: int, *, output: int = 0, p99: int = 0, shared:
     for name, value, least in (("users", users, 1), ("context", context, 1), ("output", output, 0), ("shared prefix", shared, 0)):
         if value < least:
             raise InputError(f"{name} is {value}; it must be at least {least}")
+    if not 0 <= share <= 1:
+        raise InputError(f"a shared part of {share:g} is no share of the context", hint="write it like 0.5 or 50%")
+    if p99 < 0:
+        raise InputError(f"the longest sequence (p99) is {p99}; it must be at least 0, which leaves it to the context")
     prefix = shared or int(context * share)
     if prefix >= context:
         raise InputError(
