@@ -15,7 +15,6 @@ from tonnage.facts.families import READERS, WRAPPERS, known
 from tonnage.facts.quantisation import read_quantisation
 from tonnage.facts.shape import Layer, ModelShape
 
-
 HEAD_EVERYWHERE = {
     "HYV3ForCausalLM", "InternLM2ForCausalLM", "JambaForCausalLM", "MixtralForCausalLM", "NemotronHForCausalLM", "PhiMoEForCausalLM",
     "Qwen3MoeForCausalLM", "Qwen3NextForCausalLM", "Qwen3VLMoeForConditionalGeneration",
