@@ -70,6 +70,7 @@ def _example(context: click.Context, parameter: click.Parameter, asked: bool) ->
 @click.option("--growth", type=Share(), default=0.0, help="Without --gpu: growth of the users a month: 10%.")
 @click.option("--prices", type=click.Path(path_type=Path), help="TOML with [usd_per_hour]: your prices of a card.")
 @click.option("--in-stock", type=click.Path(path_type=Path), help="TOML with [in_stock]: the cards you have, and how many.")
+@click.option("--oracle", type=click.Path(path_type=Path), metavar="ROW", help="What `tonnage oracle` printed: the engine's own blocks.")
 @click.option("--explain", "explained", is_flag=True, help="Show every formula with its numbers.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the plan as JSON to this file.")
@@ -214,7 +215,12 @@ def request_of(given: dict[str, Any]) -> Any:
     )
     if given["mtp"] and not model.shape.draft:
         raise InputError(f"{model.name} has no draft layers", where="--mtp", hint="leave --mtp out")
-    return Request(model, choice.card, settings, load, rules_for(engine, release), overhead_constants())
+    row = None
+    if given["oracle"] is not None:
+        from tonnage.memory.oracle_row import read_row
+
+        row = read_row(read_file(given["oracle"]), str(given["oracle"]))
+    return Request(model, choice.card, settings, load, rules_for(engine, release), overhead_constants(), row)
 
 
 def _parallel(given: dict[str, Any], named: int | None) -> Any:

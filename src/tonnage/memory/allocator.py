@@ -27,6 +27,7 @@ from tonnage.units import ceil_div
 class Allocation(msgspec.Struct, frozen=True):
     """How a pool is cut: groups, bytes of a block, blocks. `prefix_mode` tells how a hybrid keeps its states.
 
+    `read` holds (tokens, blocks) of a sequence as the engine itself counted them, where it was asked.
     With pipeline stages all but `first_bytes` (the block of stage 0) are of the stage that has the fewest blocks.
     """
 
@@ -40,9 +41,12 @@ class Allocation(msgspec.Struct, frozen=True):
     capability: tuple[int, int] | None
     stage: int = 0
     first_bytes: int = 0
+    read: tuple[int, int] | None = None
 
     def sequence_blocks(self, tokens: int) -> int:
         """Return the blocks one sequence of so many tokens takes, over all groups, at worst (a whole chunk in flight)."""
+        if self.read is not None and self.read[0] == tokens:
+            return self.read[1]
         return sum(self.group_blocks(group, tokens) for group in self.groups)
 
     def sequence_bytes(self, tokens: int) -> int:

@@ -23,6 +23,7 @@ from tonnage.memory.budget import Budget, Server, budget, stage_weights
 from tonnage.memory.defaults import Host, resolved
 from tonnage.memory.kv import ContextCost, context_cost, ideal_users
 from tonnage.memory.ledger import Line, Pool
+from tonnage.memory.oracle_row import OracleRow, check_row
 from tonnage.memory.others import TokenPool, token_pool
 from tonnage.memory.pages import cache_dtype
 from tonnage.memory.refusals import Refusal, does_not_hold_one, refusals, seqs_above_state_blocks, seqs_that_start
@@ -64,6 +65,7 @@ class Request(msgspec.Struct, frozen=True):
     workload: Workload
     rules: EngineRules
     constants: OverheadConstants
+    oracle: OracleRow | None = None
 
 
 class MemoryPlan(msgspec.Struct, frozen=True):
@@ -136,9 +138,13 @@ def plan(request: Request) -> MemoryPlan:
         mtp=settings.num_speculative_tokens > 0,
     )
     cost = _share_of_stage(cost, request)
-    server = Server(shape, settings, rules, card, dtype)
-    budgets = [budget(server, request.constants, stage, [_weights(server, model, stage)]) for stage in stages]
+    server, row = Server(shape, settings, rules, card, dtype), request.oracle
+    budgets = [budget(server, request.constants, stage, [_weights(server, model, stage, row)]) for stage in stages]
     allocation = _cut(server, cost, [entry.pool.bytes for entry in budgets], request.workload.users)
+    if row is not None:
+        check_row(row, settings)
+        allocation = _as_read(allocation, row, min(entry.pool.bytes for entry in budgets))
+        refused = (*refused, Refusal("the-engine-refuses", row.refused, "")) if row.refused else refused
     if asked.max_num_seqs is None and (most := seqs_that_start(allocation)) is not None:
         return _with_fewer_seqs(request, settings.max_num_seqs or 0, most)
     poorest = budgets[allocation.stage] if isinstance(allocation, Allocation) else min(budgets, key=lambda entry: entry.pool.bytes)
@@ -166,7 +172,7 @@ def plan(request: Request) -> MemoryPlan:
         allocation,
         refused,
         warnings(server, request.workload, poorest, users.admitted, users.safe, cache),
-        notes(request.model, request.settings, rules, request.workload),
+        (*notes(request.model, request.settings, rules, request.workload), *_oracle_note(row, request.workload)),
     )
 
 
@@ -182,6 +188,15 @@ def _cut(server: Server, cost: ContextCost, pools: list[int], users: int) -> All
     if server.settings.engine == "vllm":
         return allocate(server.shape, server.settings, server.rules, server.card.compute_capability, pools, dtype=server.dtype)
     return token_pool(server.settings, server.rules, cost, min(pools), users)
+
+
+def _oracle_note(row: OracleRow | None, workload: Workload) -> tuple[str, ...]:
+    if row is None or row.refused:
+        return ()
+    text = f"bytes a block and weights are the engine's own (row {row.id or 'without id'})"
+    if row.longest != workload.context_tokens:
+        text += f"; blocks of a sequence are ours: it was asked for {row.longest:,} tokens, not {workload.context_tokens:,}"
+    return (text,)
 
 
 def _plain_label(dtype: str) -> str:
@@ -217,7 +232,20 @@ def _share_of_stage(cost: ContextCost, request: Request) -> ContextCost:
     )
 
 
-def _weights(server: Server, model: Model, stage: int) -> Line:
+def _as_read(allocation: Allocation | TokenPool, row: OracleRow, pool_bytes: int) -> Allocation | TokenPool:
+    """Return the allocation with what the engine itself counted: bytes a block, and blocks of its longest sequence."""
+    if not isinstance(allocation, Allocation) or not row.bytes_per_block:
+        return allocation
+    found = msgspec.structs.replace(allocation, bytes_per_block=row.bytes_per_block, read=(row.longest, row.longest_blocks))
+    return found.sized(pool_bytes)
+
+
+def _weights(server: Server, model: Model, stage: int, row: OracleRow | None = None) -> Line:
+    if row is not None and row.weights_bytes and stage == 0:
+        size_read = row.weights_bytes
+        return Line(
+            "weights", size_read, size_read, size_read, "read", f"as the engine's own code lays them out (row {row.id or 'without id'})"
+        )
     shape, settings, dtype = server.shape, server.settings, server.dtype
     held = stage_weights(server, stage)
     total = held.total
