@@ -73,6 +73,9 @@ def _alternatives(made: MemoryPlan) -> Iterator[tuple[str, str, Request]]:
         )
     if windowed and settings.async_scheduling and request.rules.batches_in_flight == "all":
         yield "no asynchronous scheduling", "--no-async-scheduling", _with(request, async_scheduling=False)
+    if settings.engine == "vllm" and not shape.hybrid and settings.block_size is None:
+        for size in (32, 64):
+            yield f"blocks of {size} tokens", f"--block-size {size}", _with(request, block_size=size)
     yield from _parallel(made)
 
 

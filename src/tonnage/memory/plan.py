@@ -242,10 +242,8 @@ def _as_read(allocation: Allocation | TokenPool, row: OracleRow, pool_bytes: int
 
 def _weights(server: Server, model: Model, stage: int, row: OracleRow | None = None) -> Line:
     if row is not None and row.weights_bytes and stage == 0:
-        size_read = row.weights_bytes
-        return Line(
-            "weights", size_read, size_read, size_read, "read", f"as the engine's own code lays them out (row {row.id or 'without id'})"
-        )
+        held_there, why = row.weights_bytes, f"as the engine's own code lays them out (row {row.id or 'without id'})"
+        return Line("weights", held_there, held_there, held_there, "read", why)
     shape, settings, dtype = server.shape, server.settings, server.dtype
     held = stage_weights(server, stage)
     total = held.total
