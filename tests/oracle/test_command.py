@@ -41,6 +41,7 @@ def test_without_vllm_it_is_one_line_and_a_hint(run: Run, folder: Path, monkeypa
         pytest.param([".", "--gpu-bytes", "24"], "", id="plain bytes are bytes"),
         pytest.param([".", "--gpu-bytes", "24 Gold"], "--gpu-bytes: size '24 Gold' has a unit we do not know", id="unit"),
         pytest.param([".", "--engine-arg", "x"], "--engine-arg: 'x' is not KEY=VALUE", id="engine argument"),
+        pytest.param([".", "--out", "nowhere/rows.jsonl"], "nowhere/rows.jsonl: cannot be written", id="no such folder for the rows"),
         pytest.param([".", "--tp", "0"], "--tp: '0' is not between 1 and", id="none"),
     ],
 )
@@ -67,6 +68,18 @@ def test_what_is_faked_is_every_step_that_is_taken(run: Run) -> None:
     code, text, _ = run("oracle", "--what-is-faked")
     assert code == 0
     assert [said for said in told["faked"].values() if said not in text] == []
+
+
+def test_rows_of_two_commands_side_by_side_are_all_kept(tmp_path: Path) -> None:
+    """Each is added in one write to the end of the file."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from tonnage.cli.oracle import _append
+
+    lines = [f"{number:05}".encode() * 2_000 + b"\n" for number in range(64)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda line: _append(tmp_path / "rows.jsonl", line), lines))
+    assert sorted((tmp_path / "rows.jsonl").read_bytes().splitlines(keepends=True)) == lines
 
 
 def test_nothing_of_the_engine_is_imported_before_it_is_asked() -> None:

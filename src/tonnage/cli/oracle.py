@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from tonnage.cli.options import Count, Tokens, write_beside
+from tonnage.cli.options import Count, Tokens
 from tonnage.errors import InputError
 
 
@@ -76,14 +76,28 @@ def command(model_dir: Path | None, what_is_faked: bool, as_json: bool, out: Pat
         raise InputError("no model folder is given", hint="tonnage oracle MODEL_DIR; a folder with a config.json")
     if not (model_dir / "config.json").is_file():
         raise InputError("has no config.json", where=str(model_dir), hint="give the folder of a checkpoint; its weights are not needed")
+    if out is not None and not out.parent.is_dir():
+        raise InputError("cannot be written (there is no such folder)", where=str(out))
     import msgspec
 
     row = _row(model_dir, given)
     line = msgspec.json.encode(row) + b"\n"
     if out is not None:
-        write_beside(out, (out.read_bytes() if out.exists() else b"") + line)
+        _append(out, line)
     click.echo(line.decode(), nl=False)
     return 1 if row["answers"]["refused"] else 0
+
+
+def _append(file: Path, line: bytes) -> None:
+    """Add a line to a file in one write, so that commands that run side by side do not tear or lose each other's rows."""
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            os.write(descriptor, line)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise InputError(f"cannot be written ({error.strerror or error})", where=str(file)) from None
 
 
 def _list_faked(as_json: bool) -> int:
