@@ -14,6 +14,7 @@ from tonnage.errors import TonnageError, closest_hint
 COMMANDS = {
     "plan": "tonnage.cli.plan",
     "render": "tonnage.cli.render",
+    "report": "tonnage.cli.report",
     "models": "tonnage.cli.models",
     "gpus": "tonnage.cli.gpus",
     "engines": "tonnage.cli.engines",
