@@ -69,16 +69,17 @@ def search(request: Request, shelf: Inventory, limits: Limits) -> list[Option]:
 def _on_card(request: Request, card: Card, shelf: Inventory, limits: Limits) -> Iterator[Option]:
     most = min(shelf.stock.get(card.slug, limits.cards or 10**6), limits.cards or 10**6)
     cost = shelf.cost(card)
+    enough = most
     for parallel in sizes(request, card):
-        if parallel.cards > most:
+        if parallel.cards > enough:
             continue
         option = _option(request, card, parallel, cost, limits)
         if option is None:
             continue
         if option.cards <= most and (limits.usd_per_hour is None or (option.usd_per_hour or 0) <= limits.usd_per_hour):
             yield option
-        if option.replicas - option.spare == 1 and not request.model.shape.latent:
-            return
+        if option.replicas - option.spare == 1:
+            enough = parallel.cards
 
 
 def sizes(request: Request, card: Card) -> Iterator[Parallelism]:
@@ -91,14 +92,10 @@ def sizes(request: Request, card: Card) -> Iterator[Parallelism]:
             if whole > LEAST_ROOM * card.memory.best * tp * pp:
                 continue
             yield Parallelism(tp=tp, pp=pp)
-            if tp > 1 and pp == 1 and shape.latent and not _sparse_first(request):
+            if tp > 1 and pp == 1 and shape.latent and request.settings.engine == "vllm":
                 yield Parallelism(tp=tp, dcp=tp)
             if tp > 1 and pp == 1 and shape.latent and shape.experts:
                 yield Parallelism(tp=1, dp=tp, expert=True)
-
-
-def _sparse_first(request: Request) -> bool:
-    return request.settings.engine != "vllm"
 
 
 def _option(request: Request, card: Card, parallel: Parallelism, cost: Cost | None, limits: Limits) -> Option | None:

@@ -192,7 +192,11 @@ def _load_copies(load: EngineLoad, c: OverheadConstants) -> Term:
 
 def _rank_elements(load: EngineLoad, wanted: Callable[[Tensor], bool]) -> list[int]:
     """Return, layer by layer, the elements of the matrices that are wanted, on this rank."""
-    return [sum(prod(rank_shape(t, load.parallel)) for t in layer.tensors if t.linear and wanted(t)) for layer in load.layers]
+    known: dict[int, int] = {}
+    for layer in load.layers:  # equal layers are one value, summed once
+        if id(layer) not in known:
+            known[id(layer)] = sum(prod(rank_shape(t, load.parallel)) for t in layer.tensors if t.linear and wanted(t))
+    return [known[id(layer)] for layer in load.layers]
 
 
 def _lora(load: EngineLoad) -> Term:
