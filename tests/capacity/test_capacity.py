@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tonnage.capacity.choose import engine_advice, key, picks, ranked, what_if
 from tonnage.capacity.inventory import Inventory, inventory, node_cards, proposed
-from tonnage.capacity.search import Limits, Option, search
+from tonnage.capacity.search import Limits, Option, precisions, search
 from tonnage.cli.options import number_table
 from tonnage.errors import InputError, UnknownError
 from tonnage.facts.cards import all_cards, find_card
@@ -145,3 +145,16 @@ def test_engines_are_advised_by_users() -> None:
     assert "llama.cpp" in engine_advice(1, "vllm", False)
     assert "queue" in engine_advice(16, "ollama", False)
     assert "SGLang" in engine_advice(64, "vllm", True)
+
+
+def test_other_precisions_are_searched_where_asked_for() -> None:
+    """Published checkpoints before rules; the question as asked comes first, and its cards are never fewer than with all."""
+    asked = request("qwen3-32b", 64, 8_000)
+    ways = precisions(asked, "any", "any")
+    assert ways[0] is asked and len(ways) == 6
+    assert {one.model.name for one in ways} == {"Qwen/Qwen3-32B", "Qwen/Qwen3-32B-FP8", "Qwen/Qwen3-32B-AWQ"}
+    shelf = inventory("h100")
+    alone = ranked(search(asked, shelf, Limits()))
+    every = ranked(option for one in ways for option in search(one, shelf, Limits()))
+    assert every[0].option.cards <= alone[0].option.cards
+    assert precisions(asked, "checkpoint", "auto") == [asked]

@@ -145,3 +145,18 @@ def test_from_a_search_to_a_command(tmp_path: Path) -> None:
     assert CliRunner().invoke(main, [*ask, "--force"]).exit_code == 0
     assert "vllm serve" in (out / "serve.sh").read_text()
     assert all(word in flags_of((0, 33)) for word in words(made, site_of(made)) if word.startswith("--"))
+
+
+def test_two_versions_behind_one_name(tmp_path: Path) -> None:
+    """Other alias, other port, both named in the steps; the way back is written; a smaller limit is said."""
+    old, new, out = tmp_path / "old.json", tmp_path / "new.json", tmp_path / "out"
+    card = ["plan", "qwen3-8b", "--gpu", "h100", "--users", "9"]
+    assert CliRunner().invoke(main, [*card, "--context", "16k", "--out", str(old)]).exit_code == 0
+    assert CliRunner().invoke(main, [*card, "--context", "8k", "--kv", "fp8", "--out", str(new)]).exit_code == 0
+    ran = CliRunner().invoke(main, ["render", str(new), "--to", "vllm", "--replaces", str(old), "--out", str(out)])
+    assert ran.exit_code == 0, ran.output
+    steps, script = (out / "rollout.md").read_text(), (out / "serve.sh").read_text()
+    assert "qwen3-8b-v1 -> qwen3-8b-v2, behind the name qwen3-8b" in steps
+    assert "--served-model-name qwen3-8b-v2" in script and "--port 8001" in script
+    assert steps.count("Way back") == 4 and "2 cards" in steps
+    assert "requests above 8,192 tokens were served and will be refused" in steps

@@ -39,7 +39,8 @@ class WhatIf(msgspec.Struct, frozen=True):
 def key(option: Option) -> tuple[float, ...]:
     """Return what options are ordered by, the best first."""
     price = option.usd_per_hour
-    return (option.cards, price if price is not None else float("inf"), _memory(option), -round(option.headroom, 1), _parts(option))
+    cost = price if price is not None else float("inf")
+    return (option.cards, cost, _memory(option), _narrowed(option), -round(option.headroom, 1), _parts(option))
 
 
 def ranked(options: Iterable[Option]) -> list[Ranked]:
@@ -83,6 +84,8 @@ def why_not(option: Option, best: Option) -> str:
     more = _memory(option) - _memory(best)
     if more > 0:
         return f"{more / GIB:.0f} GiB more memory"
+    if _narrowed(option) > _narrowed(best):
+        return "a narrower precision"
     if round(option.headroom, 1) < round(best.headroom, 1):
         return f"headroom {option.headroom:.0%}, not {best.headroom:.0%}"
     return "more parts to run"
@@ -146,6 +149,13 @@ def engine_advice(users: int, engine: str, shared: bool) -> str:
     if shared:
         return "vLLM, or SGLang (worth a benchmark where prompts share long prefixes)"
     return "vLLM or SGLang for many users; TensorRT-LLM where a fixed model is worth building for"
+
+
+def _narrowed(option: Option) -> int:
+    """Return how far a precision is from what a team has evaluated: an FP8 cache, four-bit weights, weights by rule."""
+    made = option.plan
+    four = any(target.scheme.bits == 4 for target in made.request.model.shape.quantisation.targets)
+    return (made.request.settings.kv_cache_dtype == "fp8") + 2 * four + made.request.model.shape.quantisation.assumed
 
 
 def _memory(option: Option) -> int:

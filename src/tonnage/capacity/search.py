@@ -13,6 +13,7 @@ import msgspec
 
 from tonnage.capacity.inventory import Cost, Inventory, node_cards
 from tonnage.errors import TonnageError
+from tonnage.facts.catalog import find_model, published_in
 from tonnage.facts.gpu import Card
 from tonnage.memory.plan import MemoryPlan, Request, plan
 from tonnage.memory.refusals import legal_tp
@@ -61,6 +62,24 @@ class Option(msgspec.Struct, frozen=True):
         return 1 - self.plan.request.workload.users / max(1, self.plan.users.safe)
 
 
+def precisions(request: Request, weights: str, cache: str) -> list[Request]:
+    """Return the same question in other precisions: "any" tries published checkpoints first, and rules where none exists.
+
+    The first is always as asked. Checkpoints in FP8 and INT4 and an FP8 cache are other models: evaluate them.
+    """
+    out = [request]
+    if weights == "any" and not request.model.shape.quantisation.targets:
+        for word in ("fp8", "int4"):
+            published = published_in(request.model.name, word)
+            if published:
+                out.append(msgspec.structs.replace(request, model=find_model(published)))
+            else:
+                out.append(msgspec.structs.replace(request, settings=msgspec.structs.replace(request.settings, weights=word)))
+    if cache == "any":
+        out += [msgspec.structs.replace(one, settings=msgspec.structs.replace(one.settings, kv_cache_dtype="fp8")) for one in out]
+    return out
+
+
 def search(request: Request, shelf: Inventory, limits: Limits) -> list[Option]:
     """Return every option within the limits, in no order; the request's card and parallelism are those of none."""
     return [option for card in shelf.cards for option in _on_card(request, card, shelf, limits)]
@@ -74,6 +93,8 @@ def _on_card(request: Request, card: Card, shelf: Inventory, limits: Limits) -> 
         if parallel.cards > enough:
             continue
         option = _option(request, card, parallel, cost, limits)
+        if option is None and request.model.shape.experts and parallel.tp > 1 and not parallel.expert:
+            option = _option(request, card, msgspec.structs.replace(parallel, expert=True), cost, limits)
         if option is None:
             continue
         if option.cards <= most and (limits.usd_per_hour is None or (option.usd_per_hour or 0) <= limits.usd_per_hour):

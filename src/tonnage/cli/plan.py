@@ -40,8 +40,13 @@ def _example(context: click.Context, parameter: click.Parameter, asked: bool) ->
 @click.option("--dp", type=Count(1, 1024), default=1, show_default=True, help="Data-parallel ranks of one engine.")
 @click.option("--ep", is_flag=True, help="Expert parallelism: whole experts on each rank.")
 @click.option("--dcp", type=Count(1, 1024), default=1, show_default=True, help="Decode-context-parallel size.")
-@click.option("--weights", default="checkpoint", show_default=True, help="Weights: as published, or bf16, fp8, int8, int4, nvfp4, mxfp4.")
-@click.option("--kv", default="auto", show_default=True, help="Cache: auto, bf16, fp8, nvfp4, int8, int4.")
+@click.option(
+    "--weights",
+    default="checkpoint",
+    show_default=True,
+    help="Weights: as published, or bf16, fp8, int8, int4, nvfp4, mxfp4; without --gpu also any.",
+)
+@click.option("--kv", default="auto", show_default=True, help="Cache: auto, bf16, fp8, nvfp4, int8, int4; any to search.")
 @click.option("--shared-prefix", type=Tokens(), default=0, help="Tokens at the start that all users share (system prompt).")
 @click.option("--prefix-share", type=Share(), default=0.0, help="The same as a share of the context: 0.5 or 50%.")
 @click.option("--output", type=Tokens(), default=0, help="Tokens of the answer, within the context.")
@@ -84,7 +89,7 @@ def command(**given: Any) -> int:
     tonnage plan ./my-model --gpu 2xH100 --users 64 --context 8k --kv fp8 --json
     """
     given = _with_workload(given)
-    if _searches(given["gpu"]):
+    if _searches(given["gpu"]) or "any" in (given["weights"], given["kv"]):
         return _search(given)
     from tonnage.memory.changes import changes
     from tonnage.memory.plan import plan
@@ -137,7 +142,7 @@ def _searches(gpu: str) -> bool:
 def _search(given: dict[str, Any]) -> int:
     from tonnage.capacity.choose import engine_advice, ranked, what_if
     from tonnage.capacity.inventory import inventory
-    from tonnage.capacity.search import Limits, search
+    from tonnage.capacity.search import Limits, precisions, search
     from tonnage.report.options import options_text, options_value
 
     if any(given[name] is not None for name in ("tp", "count")):
@@ -147,9 +152,10 @@ def _search(given: dict[str, Any]) -> int:
     shelf = inventory(given["gpu"], facts=given["facts"], prices=prices, source=str(given["prices"] or ""), stock=stock)
     if not shelf.cards:
         raise InputError("no card is left to choose from", hint="tonnage gpus lists them")
-    request = request_of({**given, "gpu": shelf.cards[0].slug})
+    anything = {option: "checkpoint" if option == "weights" else "auto" for option in ("weights", "kv") if given[option] == "any"}
+    request = request_of({**given, **anything, "gpu": shelf.cards[0].slug})
     limits = Limits(given["max_gpus"], given["budget"], given["spare"])
-    order = ranked(search(request, shelf, limits))
+    order = ranked(option for one in precisions(request, given["weights"], given["kv"]) for option in search(one, shelf, limits))
     users = request.workload.users
     advice = engine_advice(users, request.settings.engine, bool(request.workload.shared_prefix_tokens))
     answers = what_if(order[0].option, shelf, limits, growth=given["growth"], today=date.today()) if order else []

@@ -21,7 +21,10 @@ FILES = {"vllm": "serve.sh", "sglang": "serve.sh", "compose": "compose.yaml", "s
 @click.option("--alias", default="", help="Versioned name the model is served by; NAME-v1 unless given.")
 @click.option("--host", default="", help="Address to listen on; 127.0.0.1, or all of a closed network in compose.")
 @click.option("--port", type=Count(1, 65535), default=8000, show_default=True, help="Port to listen on.")
-def command(plan: Path, target: str, out: Path | None, force: bool, image: str, alias: str, host: str, port: int) -> int:
+@click.option("--replaces", type=click.Path(path_type=Path), metavar="OLD_PLAN", help="Also the steps from that plan to this one.")
+def command(
+    plan: Path, target: str, out: Path | None, force: bool, image: str, alias: str, host: str, port: int, replaces: Path | None
+) -> int:
     """The command, compose file or unit of a plan; every flag says why.
 
     \b
@@ -32,7 +35,16 @@ def command(plan: Path, target: str, out: Path | None, force: bool, image: str, 
     from tonnage.render.plan_file import read_plan
 
     made = read_plan(read_file(plan), str(plan))
-    site = site_of(made, alias=alias, host=host or ("0.0.0.0" if target == "compose" else "127.0.0.1"), port=port)
+    host = host or ("0.0.0.0" if target == "compose" else "127.0.0.1")
+    site = site_of(made, alias=alias, host=host, port=port)
+    steps = ""
+    if replaces is not None:
+        from tonnage.render.rollout import next_alias, rollout_text
+
+        old = read_plan(read_file(replaces), str(replaces))
+        before = site_of(old, host=host, port=port)
+        site = site_of(made, alias=alias or next_alias(before.alias), host=host, port=port + 1)
+        steps = rollout_text(old, made, before, site, (f"stop {before.alias}", FILES[target]))
     if made.settings.engine != ("sglang" if target == "sglang" else "vllm"):
         wanted = "sglang" if target == "sglang" else "vllm"
         raise InputError(f"is a plan for {made.settings.release_name}", where=str(plan), hint=f"plan it with --engine {wanted}")
@@ -49,15 +61,17 @@ def command(plan: Path, target: str, out: Path | None, force: bool, image: str, 
 
         text = command_text(made, site, target)
     if out is None:
-        click.echo(text, nl=False)
+        click.echo(text + (f"\n{steps}" if steps else ""), nl=False)
         return 0
-    path = out / FILES[target]
-    if path.exists() and not force:
-        raise InputError("is there already", where=str(path), hint="--force writes over it")
+    files = {out / FILES[target]: text, **({out / "rollout.md": steps} if steps else {})}
+    for path in files:
+        if path.exists() and not force:
+            raise InputError("is there already", where=str(path), hint="--force writes over it")
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot be made ({error.strerror})", where=str(out)) from None
-    write_beside(path, text.encode())
-    click.echo(f"wrote {path}")
+    for path, content in files.items():
+        write_beside(path, content.encode())
+        click.echo(f"wrote {path}")
     return 0

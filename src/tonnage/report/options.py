@@ -80,14 +80,26 @@ def _flags(best: Any) -> str:
 
 
 def _rows(entries: list[Ranked], width: int) -> list[str]:
-    rows = [("cards", "replicas of", "safe users", "USD/h", "why not")]
+    several = len({precision(entry) for entry in entries}) > 1
+    priced = any(entry.option.usd_per_hour is not None for entry in entries)
+    rows = [("cards", "replicas of", *(("precision",) if several else ()), "safe users", *(("USD/h",) if priced else ()), "why not")]
     for entry in entries:
         option = entry.option
         price = "-" if option.usd_per_hour is None else f"{option.usd_per_hour:,.2f}"
         name = f"{option.cards} x {option.plan.request.card.name}"
-        against = entry.why_not_better or "chosen"
-        rows.append((name, f"{option.replicas} x {arrangement(option)}", f"{option.safe_users:,}", price, against))
-    return [line if len(line) <= width else line[: width - 1] + "~" for line in table(rows, "llrrl")]
+        told = (precision(entry),) if several else ()
+        cells = (name, f"{option.replicas} x {arrangement(option)}", *told, f"{option.safe_users:,}", *((price,) if priced else ()))
+        rows.append((*cells, entry.why_not_better or "chosen"))
+    align = "ll" + "l" * several + "r" + "r" * priced + "l"
+    return [line if len(line) <= width else line[: width - 1] + "~" for line in table(rows, align)]
+
+
+def precision(entry: Ranked) -> str:
+    """Return the weights and the cache of an option, in short."""
+    made = entry.option.plan
+    assumed = "?" if made.request.model.shape.quantisation.assumed else ""
+    cache = " + FP8 cache" if made.cache_dtype.startswith("fp8") else ""
+    return f"{made.weights_label}{assumed}{cache}"
 
 
 def _named(order: list[Ranked], width: int) -> list[str]:
