@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.capacity.choose import engine_advice, key, picks, ranked, what_if
-from tonnage.capacity.inventory import Inventory, inventory, node_cards, proposed
+from tonnage.capacity.inventory import Cost, Inventory, inventory, node_cards, proposed
 from tonnage.capacity.search import Limits, Option, precisions, search
 from tonnage.cli.options import number_table
 from tonnage.errors import InputError, UnknownError
@@ -158,3 +158,11 @@ def test_other_precisions_are_searched_where_asked_for() -> None:
     every = ranked(option for one in ways for option in search(one, shelf, Limits()))
     assert every[0].option.cards <= alone[0].option.cards
     assert precisions(asked, "checkpoint", "auto") == [asked]
+
+
+def test_an_unknown_price_is_within_no_budget() -> None:
+    """Missing data is unknown, never ok."""
+    shelf = Inventory((find_card("l4").card, find_card("h100").card), {}, {"l4": Cost(0.5, "a file")})
+    found = search(request("qwen3-8b", 10, 8_000), shelf, Limits(usd_per_hour=4.0))
+    assert found and {option.plan.request.card.slug for option in found} == {"l4"}
+    assert all((option.usd_per_hour or 0) <= 4.0 for option in found)

@@ -97,10 +97,16 @@ def _on_card(request: Request, card: Card, shelf: Inventory, limits: Limits) -> 
             option = _option(request, card, msgspec.structs.replace(parallel, expert=True), cost, limits)
         if option is None:
             continue
-        if option.cards <= most and (limits.usd_per_hour is None or (option.usd_per_hour or 0) <= limits.usd_per_hour):
+        if option.cards <= most and _within(option, limits):
             yield option
         if option.replicas - option.spare == 1:
             enough = parallel.cards
+
+
+def _within(option: Option, limits: Limits) -> bool:
+    """Return whether an option is within the budget; an unknown price is within none."""
+    price = option.usd_per_hour
+    return limits.usd_per_hour is None or (price is not None and price <= limits.usd_per_hour)
 
 
 def sizes(request: Request, card: Card) -> Iterator[Parallelism]:

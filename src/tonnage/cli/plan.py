@@ -91,6 +91,7 @@ def command(**given: Any) -> int:
     given = _with_workload(given)
     if _searches(given["gpu"]) or "any" in (given["weights"], given["kv"]):
         return _search(given)
+    _one_card(given)
     from tonnage.memory.changes import changes
     from tonnage.memory.plan import plan
     from tonnage.report.plan_value import plan_value
@@ -106,13 +107,17 @@ def command(**given: Any) -> int:
 
     click.echo(plan_text(made, alternatives, width=min(terminal_width(), 110), colour=in_colour()), nl=False)
     if given["explained"]:
-        from tonnage.memory.explain import explain
-        from tonnage.report.terminal import wrapped
-
-        click.echo("\nEvery formula:")
-        for formula in explain(made):
-            click.echo("\n".join(wrapped(formula, min(terminal_width(), 110), "  ", "      ")))
+        _explain(made)
     return 0 if made.fits else 1
+
+
+def _explain(made: Any) -> None:
+    from tonnage.memory.explain import explain
+    from tonnage.report.terminal import wrapped
+
+    click.echo("\nEvery formula:")
+    for formula in explain(made):
+        click.echo("\n".join(wrapped(formula, min(terminal_width(), 110), "  ", "      ")))
 
 
 def _with_workload(given: dict[str, Any]) -> dict[str, Any]:
@@ -134,6 +139,17 @@ def _with_workload(given: dict[str, Any]) -> dict[str, Any]:
     return filled
 
 
+SEARCH_ONLY = ("max_gpus", "budget", "spare", "growth", "prices", "in_stock")
+
+
+def _one_card(given: dict[str, Any]) -> None:
+    """Raise InputError where a plan of one card is given what only a search uses."""
+    for option in SEARCH_ONLY:
+        if given[option]:
+            name = f"--{option.replace('_', '-')}"
+            raise InputError(f"{name} is for choosing cards, and --gpu names one", hint="leave --gpu out, or list several: --gpu l4,l40s")
+
+
 def _searches(gpu: str) -> bool:
     """Return whether cards are to be chosen: none is named, or several are."""
     return gpu in ("", "all") or ("," in gpu and not gpu.lower().startswith("custom"))
@@ -145,8 +161,9 @@ def _search(given: dict[str, Any]) -> int:
     from tonnage.capacity.search import Limits, precisions, search
     from tonnage.report.options import options_text, options_value
 
-    if any(given[name] is not None for name in ("tp", "count")):
-        raise InputError("--tp and --count belong to one card", hint="name it with --gpu, or leave them out: the search tries every size")
+    for name in ("tp", "count", "oracle"):
+        if given[name] is not None:
+            raise InputError(f"--{name} belongs to one card", hint="name it with --gpu, or leave it out: the search tries every size")
     prices = number_table(given["prices"], "usd_per_hour") if given["prices"] else None
     stock = number_table(given["in_stock"], "in_stock") if given["in_stock"] else None
     shelf = inventory(given["gpu"], facts=given["facts"], prices=prices, source=str(given["prices"] or ""), stock=stock)
@@ -167,10 +184,15 @@ def _search(given: dict[str, Any]) -> int:
             click.echo(msgspec.json.encode(value).decode())
             return 0 if order else 1
     if not order:
+        unpriced = sum(shelf.cost(card) is None for card in shelf.cards) if limits.usd_per_hour is not None else 0
+        if unpriced:
+            click.echo(f"{unpriced} of {len(shelf.cards)} cards have no known price and are within no budget; --prices FILE names yours.")
         click.echo(f"Nothing holds {users:,} users within the limits: tried {len(shelf.cards)} cards. Raise --max-gpus or --budget, or "
                    "plan a smaller checkpoint, a shorter context, or an FP8 cache.")  # fmt: skip
         return 1
     click.echo(options_text(order, answers, advice, users, width=min(terminal_width(), 110), colour=in_colour()), nl=False)
+    if given["explained"]:
+        _explain(order[0].option.plan)
     return 0
 
 
