@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.capacity.choose import engine_advice, key, picks, ranked, what_if
+from tonnage.capacity.choose import engine_advice, key, picks, ranked, replicas_or_ranks, what_if
 from tonnage.capacity.inventory import Cost, Inventory, inventory, node_cards, proposed
 from tonnage.capacity.search import Limits, Option, precisions, search
 from tonnage.cli.options import number_table
@@ -166,3 +166,11 @@ def test_an_unknown_price_is_within_no_budget() -> None:
     found = search(request("qwen3-8b", 10, 8_000), shelf, Limits(usd_per_hour=4.0))
     assert found and {option.plan.request.card.slug for option in found} == {"l4"}
     assert all((option.usd_per_hour or 0) <= 4.0 for option in found)
+
+
+def test_replicas_or_ranks_have_a_reason() -> None:
+    """Several replicas of a dense model; none where one suffices."""
+    many = ranked(options("qwen3-32b", 640, 8_000, "h100"))[0].option
+    assert "dense" in replicas_or_ranks(many)
+    one = ranked(options("qwen3-8b", 4, 8_000, "h100"))[0].option
+    assert replicas_or_ranks(one) == ""

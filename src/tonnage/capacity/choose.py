@@ -140,6 +140,17 @@ def _full(best: Option, users: int, growth: float, today: datetime.date) -> What
     return WhatIf(f"growth of {growth:.0%} a month", best.cards, when)
 
 
+def replicas_or_ranks(best: Option) -> str:
+    """Return why an option runs replicas, or data-parallel ranks inside one engine; empty where there is one of either."""
+    if best.plan.settings.parallel.dp > 1:
+        return "data-parallel ranks in one engine: attention is copied, the experts are shared, so that no card holds them twice"
+    if best.replicas - best.spare < 2:
+        return ""
+    if best.plan.request.model.shape.experts:
+        return "replicas, not data-parallel ranks: each fails and rolls out alone; ranks would share the experts, at one failure for all"
+    return "replicas, not data-parallel ranks in one engine: a dense model gains nothing from ranks, and replicas fail and roll out alone"
+
+
 def engine_advice(users: int, engine: str, shared: bool) -> str:
     """Return which engine fits so many users, in a line."""
     if engine == "ollama" and users > 1:

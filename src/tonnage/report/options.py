@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.capacity.choose import Ranked, WhatIf, arrangement, best_of_cards, picks
+from tonnage.capacity.choose import Ranked, WhatIf, arrangement, best_of_cards, picks, replicas_or_ranks
 from tonnage.report.plan_value import plan_value
 from tonnage.report.terminal import paint, table, wrapped
 from tonnage.units import counted
@@ -40,6 +40,7 @@ def options_value(order: list[Ranked], answers: list[WhatIf], advice: str) -> di
         "options": [option_value(entry) for entry in order],
         "what_if": [{"what": answer.what, "cards": answer.cards, "answer": answer.answer} for answer in answers],
         "engine_advice": advice,
+        "spread_advice": replicas_or_ranks(order[0].option) if order else "",
     }
 
 
@@ -59,7 +60,10 @@ def options_text(order: list[Ranked], answers: list[WhatIf], advice: str, users:
         _rows(best_of_cards(order)[:8], width),
         _named(order, width),
         ["What if:", *(line for answer in answers for line in wrapped(f"  {answer.what}: {answer.answer}", width, "", "    "))],
-        wrapped(f"engine: {advice}", width, "", "  "),
+        [
+            *wrapped(f"engine: {advice}", width, "", "  "),
+            *(wrapped(f"spread: {spread}", width, "", "  ") if (spread := replicas_or_ranks(best)) else []),
+        ],
         wrapped(
             f"next: the ledger of one replica: tonnage plan {short} {_flags(best)}",
             width,
