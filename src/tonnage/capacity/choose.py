@@ -94,7 +94,7 @@ def why_not(option: Option, best: Option) -> str:
 def what_if(best: Option, shelf: Inventory, limits: Limits, *, growth: float = 0.0, today: datetime.date | None = None) -> list[WhatIf]:
     """Return what other questions would take of the chosen card; `growth` is a share a month, counted from `today`."""
     request = best.plan.request
-    users = request.workload.users * (best.replicas - best.spare)
+    users = best.users
     card = Inventory((request.card,), {}, shelf.prices)
     whole = msgspec.structs.replace(request.workload, users=users)
     asked = msgspec.structs.replace(request, workload=whole)

@@ -1,7 +1,7 @@
 """Every configuration that holds the users: cards x precision x parallelism, replicas to cover the rest.
 
-Tensor parallelism stays within a machine and divides the heads; stages go across machines. A size that needs one replica
-ends the search of its card and precision: more cards would only cost more.
+Tensor parallelism stays within a machine and divides the heads; stages go across machines, where one does not hold the
+model. A size that needs one replica ends the search of its card and precision: more cards would only cost more.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class Option(msgspec.Struct, frozen=True):
     replicas: int
     spare: int
     cost: Cost | None
+    users: int
 
     @property
     def cards(self) -> int:
@@ -88,9 +89,9 @@ def search(request: Request, shelf: Inventory, limits: Limits) -> list[Option]:
 def _on_card(request: Request, card: Card, shelf: Inventory, limits: Limits) -> Iterator[Option]:
     most = min(shelf.stock.get(card.slug, limits.cards or 10**6), limits.cards or 10**6)
     cost = shelf.cost(card)
-    enough = most
+    enough, in_one = most, False
     for parallel in sizes(request, card):
-        if parallel.cards > enough:
+        if parallel.cards > enough or (parallel.pp > 1 and in_one):
             continue
         option = _option(request, card, parallel, cost, limits)
         if option is None and request.model.shape.experts and parallel.tp > 1 and not parallel.expert:
@@ -99,6 +100,7 @@ def _on_card(request: Request, card: Card, shelf: Inventory, limits: Limits) -> 
             continue
         if option.cards <= most and _within(option, limits):
             yield option
+        in_one = in_one or parallel.pp == 1
         if option.replicas - option.spare == 1:
             enough = parallel.cards
 
@@ -138,4 +140,4 @@ def _option(request: Request, card: Card, parallel: Parallelism, cost: Cost | No
     needed = ceil(users / made.users.safe)
     share = msgspec.structs.replace(request.workload, users=ceil(users / needed))
     mine = msgspec.structs.replace(made.request, workload=share)
-    return Option(msgspec.structs.replace(made, request=mine, fits=True), needed + limits.spare, limits.spare, cost)
+    return Option(msgspec.structs.replace(made, request=mine, fits=True), needed + limits.spare, limits.spare, cost, users)
