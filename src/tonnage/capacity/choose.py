@@ -183,6 +183,6 @@ def picks(order: list[Ranked]) -> dict[str, Ranked]:
     out = {"fewest cards": order[0]}
     priced = [entry for entry in order if entry.option.usd_per_hour is not None]
     if priced:
-        out["cheapest"] = min(priced, key=lambda entry: entry.option.usd_per_hour or 0.0)
-    out["most headroom"] = max(order, key=lambda entry: (ceil(entry.option.headroom * 100), -entry.option.cards))
+        out["cheapest of those with a price"] = min(priced, key=lambda entry: entry.option.usd_per_hour or 0.0)
+    out["most headroom of these"] = max(order, key=lambda entry: (ceil(entry.option.headroom * 100), -entry.option.cards))
     return out

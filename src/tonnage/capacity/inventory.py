@@ -33,15 +33,19 @@ class Inventory(msgspec.Struct, frozen=True):
     stock: dict[str, int] = {}
     prices: dict[str, Cost] = {}
 
-    def cost(self, card: Card) -> Cost | None:
-        """Return what a card costs: as the user's file says, else a dated price of the catalogue, else nothing."""
-        if self.prices:
-            return self.prices.get(card.slug)
-        known = [price for price in card.prices if price.date]
-        if not known:
+    def cost(self, card: Card, together: int = 1) -> Cost | None:
+        """Return what a card costs where so many are in one machine: as the user says, else a dated price, else nothing.
+
+        A catalogue price is of an instance: the smallest that holds them is paid whole.
+        """
+        if card.slug in self.prices:
+            return self.prices[card.slug]
+        known = [price for price in card.prices if price.date and price.gpus >= together]
+        if self.prices or not known:
             return None
-        last = max(known, key=lambda price: price.date)
-        return Cost(last.usd_per_hour / last.gpus, f"{last.instance or last.provider}, {last.date.split(' ')[0]}")
+        least = min(price.gpus for price in known)
+        last = max((price for price in known if price.gpus == least), key=lambda price: price.date)
+        return Cost(last.usd_per_hour / together, f"{last.instance or last.provider}, {last.date.split(' ')[0]}")
 
 
 def proposed(card: Card) -> bool:

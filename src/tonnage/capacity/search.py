@@ -88,11 +88,11 @@ def search(request: Request, shelf: Inventory, limits: Limits) -> list[Option]:
 
 def _on_card(request: Request, card: Card, shelf: Inventory, limits: Limits) -> Iterator[Option]:
     most = min(shelf.stock.get(card.slug, limits.cards or 10**6), limits.cards or 10**6)
-    cost = shelf.cost(card)
     enough, in_one = most, False
     for parallel in sizes(request, card):
         if parallel.cards > enough or (parallel.pp > 1 and in_one):
             continue
+        cost = shelf.cost(card, parallel.cards)
         option = _option(request, card, parallel, cost, limits)
         if option is None and request.model.shape.experts and parallel.tp > 1 and not parallel.expert:
             option = _option(request, card, msgspec.structs.replace(parallel, expert=True), cost, limits)
@@ -115,12 +115,13 @@ def sizes(request: Request, card: Card) -> Iterator[Parallelism]:
     """Yield the parallelisms worth planning on a card, the fewest cards first."""
     shape, node = request.model.shape, node_cards(card)
     whole = checkpoint_bytes(shape)
-    widths = [n for n in legal_tp(shape, node) if n & (n - 1) == 0]
+    widths = [n for n in legal_tp(shape, 1 if card.sliced else node) if n & (n - 1) == 0]
+    expert = request.settings.parallel.expert
     for tp in widths:
-        for pp in [1] if tp < max(widths) else range(1, MOST_STAGES + 1):
+        for pp in [1] if tp < max(widths) or card.sliced else range(1, MOST_STAGES + 1):
             if whole > LEAST_ROOM * card.memory.best * tp * pp:
                 continue
-            yield Parallelism(tp=tp, pp=pp)
+            yield Parallelism(tp=tp, pp=pp, expert=expert and tp > 1)
             if tp > 1 and pp == 1 and shape.latent and request.settings.engine == "vllm":
                 yield Parallelism(tp=tp, dcp=tp)
             if tp > 1 and pp == 1 and shape.latent and shape.experts:
@@ -140,4 +141,5 @@ def _option(request: Request, card: Card, parallel: Parallelism, cost: Cost | No
     needed = ceil(users / made.users.safe)
     share = msgspec.structs.replace(request.workload, users=ceil(users / needed))
     mine = msgspec.structs.replace(made.request, workload=share)
-    return Option(msgspec.structs.replace(made, request=mine, fits=True), needed + limits.spare, limits.spare, cost, users)
+    told = tuple(text for text in made.warnings if not text.startswith(("max-num-seqs runs", "at the low end")))
+    return Option(msgspec.structs.replace(made, request=mine, fits=True, warnings=told), needed + limits.spare, limits.spare, cost, users)

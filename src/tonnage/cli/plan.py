@@ -139,6 +139,25 @@ def _with_workload(given: dict[str, Any]) -> dict[str, Any]:
     return filled
 
 
+PASSED_ON = (
+    "output", "p99", "shared_prefix", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "utilization", "block_size", "mtp", "lora",
+    "no_prefix_caching", "prefix_caching", "no_async_scheduling", "enforce_eager", "facts", "like",
+)  # fmt: skip
+
+
+def _also(given: dict[str, Any]) -> str:
+    """Return the options of a search that the plan of one replica needs too."""
+    words = []
+    for option in PASSED_ON:
+        value = given[option]
+        if value:
+            words.append(f"--{option.replace('_', '-')}" + ("" if value is True else f" {value}"))
+    words += [f"--prefix-share {given['prefix_share']:g}"] if given["prefix_share"] else []
+    words += [f"--engine {given['engine']}"] if given["engine"] != "vllm" else []
+    words += [f"--state-dtype {given['state_dtype']}"] if given["state_dtype"] != "auto" else []
+    return "".join(f" {word}" for word in words)
+
+
 SEARCH_ONLY = ("max_gpus", "budget", "spare", "growth", "prices", "in_stock")
 
 
@@ -159,10 +178,11 @@ def _search(given: dict[str, Any]) -> int:
     from tonnage.capacity.choose import engine_advice, ranked, what_if
     from tonnage.capacity.inventory import inventory
     from tonnage.capacity.search import Limits, precisions, search
+    from tonnage.memory.plan import plan
     from tonnage.report.options import options_text, options_value
 
-    for name in ("tp", "count", "oracle"):
-        if given[name] is not None:
+    for name in ("tp", "count", "oracle", "pp", "dp", "dcp"):
+        if given[name] not in (None, 1):
             raise InputError(f"--{name} belongs to one card", hint="name it with --gpu, or leave it out: the search tries every size")
     prices = number_table(given["prices"], "usd_per_hour") if given["prices"] else None
     stock = number_table(given["in_stock"], "in_stock") if given["in_stock"] else None
@@ -171,7 +191,10 @@ def _search(given: dict[str, Any]) -> int:
         raise InputError("no card is left to choose from", hint="tonnage gpus lists them")
     anything = {option: "checkpoint" if option == "weights" else "auto" for option in ("weights", "kv") if given[option] == "any"}
     request = request_of({**given, **anything, "gpu": shelf.cards[0].slug})
+    if given["budget"] is not None and not 0 < given["budget"] < 10**9:
+        raise InputError(f"{given['budget']:g} is no sum of USD an hour", where="--budget")
     limits = Limits(given["max_gpus"], given["budget"], given["spare"])
+    first = plan(request)
     order = ranked(option for one in precisions(request, given["weights"], given["kv"]) for option in search(one, shelf, limits))
     users = request.workload.users
     advice = engine_advice(users, request.settings.engine, bool(request.workload.shared_prefix_tokens))
@@ -184,13 +207,16 @@ def _search(given: dict[str, Any]) -> int:
             click.echo(msgspec.json.encode(value).decode())
             return 0 if order else 1
     if not order:
+        if first.refusals and all(refusal.id in ("longer-than-the-model", "no-experts") for refusal in first.refusals):
+            click.echo(f"Does not start: {first.refusals[0].reason}. {first.refusals[0].remedy[:1].upper()}{first.refusals[0].remedy[1:]}.")
+            return 1
         unpriced = sum(shelf.cost(card) is None for card in shelf.cards) if limits.usd_per_hour is not None else 0
         if unpriced:
             click.echo(f"{unpriced} of {len(shelf.cards)} cards have no known price and are within no budget; --prices FILE names yours.")
         click.echo(f"Nothing holds {users:,} users within the limits: tried {len(shelf.cards)} cards. Raise --max-gpus or --budget, or "
                    "plan a smaller checkpoint, a shorter context, or an FP8 cache.")  # fmt: skip
         return 1
-    click.echo(options_text(order, answers, advice, users, width=min(terminal_width(), 110), colour=in_colour()), nl=False)
+    click.echo(options_text(order, answers, advice, users, _also(given), width=min(terminal_width(), 110), colour=in_colour()), nl=False)
     if given["explained"]:
         _explain(order[0].option.plan)
     return 0

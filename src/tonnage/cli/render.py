@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from tonnage.cli.options import Count, read_file, write_beside
 from tonnage.errors import InputError
+
+if TYPE_CHECKING:
+    from tonnage.render.plan_file import PlanFile
 
 FILES = {"vllm": "serve.sh", "sglang": "serve.sh", "compose": "compose.yaml", "systemd": "vllm.service"}
 
@@ -37,6 +41,7 @@ def command(
     made = read_plan(read_file(plan), str(plan))
     host = host or ("0.0.0.0" if target == "compose" else "127.0.0.1")
     site = site_of(made, alias=alias, host=host, port=port)
+    _one_machine(made, target)
     steps = ""
     if replaces is not None:
         from tonnage.render.rollout import next_alias, rollout_text
@@ -75,3 +80,22 @@ def command(
         write_beside(path, content.encode())
         click.echo(f"wrote {path}")
     return 0
+
+
+def _one_machine(made: PlanFile, target: str) -> None:
+    """Raise InputError where a replica spans machines, which one command, file or unit does not start."""
+    from tonnage.capacity.inventory import node_cards
+    from tonnage.errors import UnknownError
+    from tonnage.facts.cards import find_card
+
+    try:
+        node = node_cards(find_card(made.card.slug or made.card.name).card)
+    except (UnknownError, InputError):
+        return
+    cards = made.settings.parallel.cards
+    if cards > node:
+        raise InputError(
+            f"a replica of {cards} {made.card.name} spans machines of {node}: one --to {target} does not start it",
+            where="plan.json",
+            hint="start Ray or --nnodes on each machine by hand with the settings of the plan, or plan larger cards",
+        )

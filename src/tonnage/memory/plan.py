@@ -147,7 +147,11 @@ def plan(request: Request) -> MemoryPlan:
         refused = (*refused, Refusal("the-engine-refuses", row.refused, "")) if row.refused else refused
     if asked.max_num_seqs is None and (most := seqs_that_start(allocation)) is not None:
         return _with_fewer_seqs(request, settings.max_num_seqs or 0, most)
-    poorest = budgets[allocation.stage] if isinstance(allocation, Allocation) else min(budgets, key=lambda entry: entry.pool.bytes)
+    poorest = (
+        budgets[min(allocation.stage, len(budgets) - 1)]
+        if isinstance(allocation, Allocation)
+        else min(budgets, key=lambda entry: entry.pool.bytes)
+    )
     pool = msgspec.structs.replace(poorest.pool, blocks=allocation.num_blocks, tokens=allocation.printed_tokens)
     users = _users(server, allocation, pool, cost, request.workload)
     per_user = _per_user(allocation, cost, request.workload)

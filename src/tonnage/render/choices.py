@@ -41,7 +41,11 @@ def site_of(made: PlanFile, *, alias: str = "", host: str = "127.0.0.1", port: i
     """Return where a plan is served: a local path of the weights, and a versioned name."""
     short = made.model.name.rstrip("/").split("/")[-1]
     plain = re.sub(r"[^a-z0-9.-]+", "-", short.lower()).strip("-.") or "model"
-    return Site(made.model.path or f"/models/{short}", alias or f"{plain}-v1", host, port)
+    path = made.model.path or f"/models/{short}"
+    for word, where in ((alias, "--alias"), (host, "--host"), (path, "the model's path")):
+        if not all(character.isprintable() for character in word) or (where != "the model's path" and re.search(r"[\s%\"'\\]", word)):
+            raise InputError(f"{word!r} holds characters that no name has", where=where, hint="letters, digits, dots, dashes, slashes")
+    return Site(path, alias or f"{plain}-v1", host, port)
 
 
 def chosen_settings(made: PlanFile) -> EngineSettings:
@@ -56,6 +60,8 @@ def chosen_settings(made: PlanFile) -> EngineSettings:
             where="plan.json",
             hint="plan a published checkpoint in that precision, or quantise one and plan its folder",
         )
+    if made.users.admitted < 1:
+        raise InputError("holds not one user: there is nothing to run", where="plan.json", hint="plan a larger card, or more of them")
     default = settings.max_num_seqs or 256
     safe = max(1, made.users.safe // settings.parallel.dp)
     return msgspec.structs.replace(settings, max_num_seqs=min(default, safe))

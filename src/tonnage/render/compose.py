@@ -52,7 +52,7 @@ def compose_text(made: PlanFile, site: Site, image: str) -> str:
             "retries": 4,
             "start_period": f"{start}s",
         },
-        "deploy": {"resources": {"reservations": {"devices": [_devices(made)]}}},
+        **_devices(made),
     }
     value = {"services": {"engine": engine}, "networks": {"engine": {"internal": True}}, "volumes": {"compile-cache": {}}}
     notes = [
@@ -65,4 +65,10 @@ def compose_text(made: PlanFile, site: Site, image: str) -> str:
 
 
 def _devices(made: PlanFile) -> dict[str, Any]:
-    return {"driver": "nvidia", "count": made.settings.parallel.cards, "capabilities": ["gpu"]}
+    """Return how a container gets the cards: reserved by count, or AMD's device files."""
+    if made.card.vendor == "AMD":
+        return {"devices": ["/dev/kfd", "/dev/dri"], "group_add": ["video", "render"]}
+    if made.card.vendor != "NVIDIA":
+        raise InputError(f"compose knows no way to give a container {made.card.vendor} cards", where="plan.json", hint="--to vllm")
+    reserved = {"driver": "nvidia", "count": made.settings.parallel.cards, "capabilities": ["gpu"]}
+    return {"deploy": {"resources": {"reservations": {"devices": [reserved]}}}}

@@ -18,6 +18,8 @@ class Named(msgspec.Struct, frozen=True):
 
     name: str
     path: str = ""
+    slug: str = ""
+    vendor: str = "NVIDIA"
 
 
 class UsersRead(msgspec.Struct, frozen=True):

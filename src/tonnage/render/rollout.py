@@ -43,6 +43,8 @@ def rollout_text(old: PlanFile, new: PlanFile, before: Site, after: Site, files:
     held, served = new.users.safe * new.replicas, old.workload.users * old.replicas
     longest = (old.settings.max_model_len or 0, new.settings.max_model_len or 0)
     mind = [f"- the new version safely holds {held:,} users; {served:,} are served now"] if held < served else []
+    if old.model.name != new.model.name:
+        mind.append(f"- the model changes, from {old.model.name} to {new.model.name}: clients that ask for {name} get another one")
     mind += [f"- requests above {longest[1]:,} tokens were served and will be refused"] if longest[0] > longest[1] else []
     lines = [
         f"# {before.alias} -> {after.alias}, behind the name {name}",

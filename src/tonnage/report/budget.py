@@ -31,7 +31,7 @@ def page(value: dict[str, Any]) -> tuple[str, list[Block]]:
     chosen = value.get("chosen", value)
     model, workload = chosen["model"]["name"], chosen["workload"]
     replicas = int(chosen.get("replicas", 1))
-    users = int(workload["users"]) * max(1, replicas - int(chosen.get("spare_replicas", 0)))
+    users = int(chosen.get("users_asked", workload["users"]))
     title = f"{model} for {counted(users, 'user')}"
     blocks = [
         Block("Question", (f"How many cards does it take to serve {counted(users, 'user')} of {model} at once, "

@@ -23,6 +23,7 @@ def option_value(entry: Ranked) -> dict[str, Any]:
         "replicas": option.replicas,
         "spare_replicas": option.spare,
         "safe_users": option.safe_users,
+        "users_asked": option.users,
         "parallelism": {"tp": p.tp, "pp": p.pp, "dp": p.dp, "dcp": p.dcp, "ep": p.expert},
         "usd_per_hour": option.usd_per_hour,
         "price_source": option.cost.source if option.cost else "",
@@ -44,8 +45,10 @@ def options_value(order: list[Ranked], answers: list[WhatIf], advice: str) -> di
     }
 
 
-def options_text(order: list[Ranked], answers: list[WhatIf], advice: str, users: int, *, width: int = 80, colour: bool = False) -> str:
-    """Return the screen of a search."""
+def options_text(
+    order: list[Ranked], answers: list[WhatIf], advice: str, users: int, also: str, *, width: int = 80, colour: bool = False
+) -> str:
+    """Return the screen of a search; `also` holds the options that the next command needs besides card and sizes."""
     best = order[0].option
     made = best.plan
     name = made.request.card.name
@@ -64,8 +67,9 @@ def options_text(order: list[Ranked], answers: list[WhatIf], advice: str, users:
             *wrapped(f"engine: {advice}", width, "", "  "),
             *(wrapped(f"spread: {spread}", width, "", "  ") if (spread := replicas_or_ranks(best)) else []),
         ],
+        [line for text in made.warnings for line in wrapped(f"warning: {text}", width, "", "  ")],
         wrapped(
-            f"next: the ledger of one replica: tonnage plan {short} {_flags(best)}",
+            f"next: the ledger of one replica: tonnage plan {short} {_flags(best)}{also}",
             width,
             "",
             "  ",
@@ -80,6 +84,9 @@ def _flags(best: Any) -> str:
     flags = f"--gpu {best.plan.request.card.slug} --users {workload.users} --context {workload.context_tokens} --tp {p.tp}"
     for word, count in (("pp", p.pp), ("dp", p.dp), ("dcp", p.dcp)):
         flags += f" --{word} {count}" if count > 1 else ""
+    asked = best.plan.request.settings
+    flags += f" --weights {asked.weights}" if asked.weights != "checkpoint" else ""
+    flags += f" --kv {asked.kv_cache_dtype}" if asked.kv_cache_dtype != "auto" else ""
     return flags + (" --ep" if p.expert else "")
 
 
@@ -113,5 +120,7 @@ def _named(order: list[Ranked], width: int) -> list[str]:
         out += wrapped(f"Runner-up: {second.option.cards} x {second.option.plan.request.card.name}: {second.why_not_better}.", width)
     for name, entry in picks(order).items():
         if entry is not order[0]:
-            out += wrapped(f"{name.capitalize()}: {entry.option.cards} x {entry.option.plan.request.card.name}, {entry.why}.", width)
+            price = entry.option.usd_per_hour
+            paid = f", {price:,.2f} USD an hour" if price is not None else ""
+            out += wrapped(f"{name.capitalize()}: {entry.option.cards} x {entry.option.plan.request.card.name}, {entry.why}{paid}.", width)
     return out

@@ -63,6 +63,7 @@ def plan_value(made: MemoryPlan, alternatives: tuple[Change, ...]) -> dict[str, 
         "card": {
             "name": card.name,
             "slug": card.slug,
+            "vendor": card.vendor,
             "memory_bytes": card.memory.best,
             "memory_low_bytes": card.memory.low,
             "memory_high_bytes": card.memory.high,
