@@ -64,6 +64,7 @@ def resolved(settings: EngineSettings, shape: ModelShape, host: Host, rules: Eng
         max_num_batched_tokens=batch,
         max_model_len=longest,
         enable_prefix_caching=caching,
+        async_scheduling=settings.async_scheduling and settings.device == "gpu",
         gpu_memory_utilization=settings.gpu_memory_utilization or (rules.default_utilization if settings.engine == "vllm" else None),
     )
 
