@@ -52,6 +52,8 @@ def resolved(settings: EngineSettings, shape: ModelShape, host: Host, rules: Eng
     floor = rules.multimodal_batch_floor.get(architecture or shape.architecture, 0)
     if settings.max_num_batched_tokens is None:
         batch = max(batch, floor)
+        if not shape.caches:  # an encoder reads a whole sequence in one step: its batch is never shorter
+            batch = max(batch, settings.max_model_len or shape.max_position)
     batch = settings.max_num_batched_tokens or batch
     sequences = settings.max_num_seqs or min(sequences, batch)
     longest = settings.max_model_len or shape.max_position

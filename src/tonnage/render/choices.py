@@ -98,7 +98,12 @@ def _reasons(made: PlanFile, settings: EngineSettings) -> dict[str, tuple[str, C
     workload, users = made.workload, made.users
     cards = f"{settings.parallel.cards} cards" if settings.parallel.cards > 1 else "one card"
     longest = f"the longest sequence of the workload ({workload.longest:,} tokens), not the model card"
-    seqs = f"{users.safe:,} sequences of {workload.context_tokens:,} tokens fit at the low end of the pool: more would preempt"
+    reads = made.per_user.admitted_bytes == 0
+    seqs = (
+        "the engine's default: a model that only reads keeps no cache"
+        if reads
+        else f"{users.safe:,} sequences of {workload.context_tokens:,} tokens fit at the low end of the pool: more would preempt"
+    )
     return {
         "--tensor-parallel-size": (f"weights of {size(made.weights_bytes)} a card; a decision about fit, it costs communication", "read"),
         "--pipeline-parallel-size": ("stages across machines: the weights do not fit one", "exact"),
@@ -107,7 +112,7 @@ def _reasons(made: PlanFile, settings: EngineSettings) -> dict[str, tuple[str, C
         "--enable-expert-parallel": ("whole experts on each card", "exact"),
         "--max-model-len": (longest, "exact"),
         "--max-num-seqs": (seqs, "extrapolated" if users.safe < users.admitted else "exact"),
-        "--max-num-batched-tokens": ("what the plan charges for activations; higher takes from the cache", "exact"),
+        "--max-num-batched-tokens": ("what the plan charges for activations" + ("" if reads else "; more takes from the cache"), "exact"),
         "--gpu-memory-utilization": ("as planned; 0.95 and above leaves no headroom for bursts", "exact"),
         "--kv-cache-dtype": ("halves the cache: a change of model, run your evaluations first", "assumed"),
         "--quantization": ("FP8 made while loading: evaluate it, or take a published FP8 checkpoint", "assumed"),

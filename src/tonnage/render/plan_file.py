@@ -30,6 +30,12 @@ class UsersRead(msgspec.Struct, frozen=True):
     safe: int
 
 
+class PerUserRead(msgspec.Struct, frozen=True):
+    """What one user takes of a card; 0 where a model keeps no cache."""
+
+    admitted_bytes: int = 0
+
+
 class LineRead(msgspec.Struct, frozen=True):
     """One line of the ledger."""
 
@@ -51,6 +57,7 @@ class PlanFile(msgspec.Struct, frozen=True):
     workload: Workload
     users: UsersRead
     ledger: tuple[LineRead, ...]
+    per_user: PerUserRead
     warnings: tuple[str, ...] = ()
     replicas: int = 1
 
