@@ -102,7 +102,11 @@ def _rows(entries: list[Ranked], width: int) -> list[str]:
         cells = (name, f"{option.replicas} x {arrangement(option)}", *told, f"{option.safe_users:,}", *((price,) if priced else ()))
         rows.append((*cells, entry.why_not_better or "chosen"))
     align = "ll" + "l" * several + "r" + "r" * priced + "l"
-    return [line if len(line) <= width else line[: width - 1] + "~" for line in table(rows, align)]
+    lines = table(rows, align)
+    if all(len(line) <= width for line in lines):
+        return lines
+    short = table([row[:-1] for row in rows], align)  # the reason below its row, where it does not stand beside it
+    return [text for line, row in zip(short, rows, strict=True) for text in (line[:width], *wrapped(row[-1], width, "    "))]
 
 
 def precision(entry: Ranked) -> str:
