@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from tonnage.cli import main
 
 Run = Callable[..., tuple[int, str, str]]
 DEMO = ("plan", "qwen3.5-4b", "--gpu", "l4", "--weights", "fp8", "--kv", "fp8", "--users", "16", "--context", "24k")
@@ -204,3 +207,14 @@ def test_the_catalogue_speaks_text_and_json(run: Run, arguments: tuple[str, ...]
     code, out, _ = run(*arguments, "--json")
     assert code == 0
     assert json.loads(out)["schema"].startswith("tonnage.")
+
+
+@pytest.mark.parametrize("width", [40, 50, 60, 80, 110])
+@pytest.mark.parametrize("also", [[], ["--weights", "any", "--kv", "any"], ["--spare", "1", "--growth", "5%"]])
+def test_a_search_fits_any_terminal(width: int, also: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """No line is wider than asked, and every option keeps its reason."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    made = CliRunner().invoke(main, ["plan", "qwen3-32b", "--users", "40", "--context", "8k", "--gpu", "l40s,h100,h200", *also])
+    assert made.exit_code == 0 and made.exception is None
+    assert all(len(line) <= width for line in made.stdout.splitlines())
+    assert "chosen" in made.stdout

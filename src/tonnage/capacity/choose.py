@@ -83,12 +83,12 @@ def why_not(option: Option, best: Option) -> str:
         return "no price known"
     more = _memory(option) - _memory(best)
     if more > 0:
-        return f"{more / GIB:.0f} GiB more memory"
+        return f"{more / GIB:.0f} GiB more memory" if more >= GIB else "a little more memory"
     if _narrowed(option) > _narrowed(best):
         return "a narrower precision"
     if round(option.headroom, 1) < round(best.headroom, 1):
         return f"headroom {option.headroom:.0%}, not {best.headroom:.0%}"
-    return "more parts to run"
+    return "more parts to run" if _parts(option) > _parts(best) else "as good"
 
 
 def what_if(best: Option, shelf: Inventory, limits: Limits, *, growth: float = 0.0, today: datetime.date | None = None) -> list[WhatIf]:

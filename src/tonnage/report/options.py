@@ -105,7 +105,7 @@ def _rows(entries: list[Ranked], width: int) -> list[str]:
     lines = table(rows, align)
     if all(len(line) <= width for line in lines):
         return lines
-    short = table([row[:-1] for row in rows], align)  # the reason below its row, where it does not stand beside it
+    short = table([row[:-1] for row in rows], align[:-1])  # the reason below its row, where it does not stand beside it
     return [text for line, row in zip(short, rows, strict=True) for text in (line[:width], *wrapped(row[-1], width, "    "))]
 
 
