@@ -115,10 +115,11 @@ def sizes(request: Request, card: Card) -> Iterator[Parallelism]:
     """Yield the parallelisms worth planning on a card, the fewest cards first."""
     shape, node = request.model.shape, node_cards(card)
     whole = checkpoint_bytes(shape)
-    widths = [n for n in legal_tp(shape, 1 if card.sliced else node) if n & (n - 1) == 0]
+    alone = card.sliced or request.settings.engine in ("ollama", "llama.cpp")  # neither cuts matrices over cards as we count it
+    widths = [n for n in legal_tp(shape, 1 if alone else node) if n & (n - 1) == 0]
     expert = request.settings.parallel.expert
     for tp in widths:
-        for pp in [1] if tp < max(widths) or card.sliced else range(1, MOST_STAGES + 1):
+        for pp in [1] if tp < max(widths) or alone else range(1, MOST_STAGES + 1):
             if whole > LEAST_ROOM * card.memory.best * tp * pp:
                 continue
             yield Parallelism(tp=tp, pp=pp, expert=expert and tp > 1)
