@@ -140,7 +140,7 @@ def _option(request: Request, card: Card, parallel: Parallelism, cost: Cost | No
         return None
     users = request.workload.users
     needed = ceil(users / made.users.safe)
-    share = msgspec.structs.replace(request.workload, users=ceil(users / needed))
-    mine = msgspec.structs.replace(made.request, workload=share)
-    told = tuple(text for text in made.warnings if not text.startswith(("max-num-seqs runs", "at the low end")))
-    return Option(msgspec.structs.replace(made, request=mine, fits=True, warnings=told), needed + limits.spare, limits.spare, cost, users)
+    if needed > 1:  # a replica is planned for its share: what it says of users is of those
+        share = msgspec.structs.replace(request.workload, users=ceil(users / needed))
+        made = plan(msgspec.structs.replace(asked, workload=share))
+    return Option(made, needed + limits.spare, limits.spare, cost, users)

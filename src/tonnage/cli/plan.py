@@ -147,11 +147,13 @@ PASSED_ON = (
 
 def _also(given: dict[str, Any]) -> str:
     """Return the options of a search that the plan of one replica needs too."""
+    from shlex import quote
+
     words = []
     for option in PASSED_ON:
         value = given[option]
         if value:
-            words.append(f"--{option.replace('_', '-')}" + ("" if value is True else f" {value}"))
+            words.append(f"--{option.replace('_', '-')}" + ("" if value is True else f" {quote(str(value))}"))
     words += [f"--prefix-share {given['prefix_share']:g}"] if given["prefix_share"] else []
     words += [f"--engine {given['engine']}"] if given["engine"] != "vllm" else []
     words += [f"--state-dtype {given['state_dtype']}"] if given["state_dtype"] != "auto" else []
@@ -175,6 +177,8 @@ def _searches(gpu: str) -> bool:
 
 
 def _search(given: dict[str, Any]) -> int:
+    from shlex import quote
+
     from tonnage.capacity.choose import engine_advice, ranked, what_if
     from tonnage.capacity.inventory import inventory
     from tonnage.capacity.search import Limits, precisions, search
@@ -216,7 +220,12 @@ def _search(given: dict[str, Any]) -> int:
         click.echo(f"Nothing holds {users:,} users within the limits: tried {len(shelf.cards)} cards. Raise --max-gpus or --budget, or "
                    "plan a smaller checkpoint, a shorter context, or an FP8 cache.")  # fmt: skip
         return 1
-    click.echo(options_text(order, answers, advice, users, _also(given), width=min(terminal_width(), 110), colour=in_colour()), nl=False)
+    best = order[0].option.plan.request.model
+    asked = given["model"] if best.name == request.model.name else best.name
+    click.echo(
+        options_text(order, answers, advice, users, quote(asked), _also(given), width=min(terminal_width(), 110), colour=in_colour()),
+        nl=False,
+    )
     if given["explained"]:
         _explain(order[0].option.plan)
     return 0

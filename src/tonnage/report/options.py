@@ -46,9 +46,9 @@ def options_value(order: list[Ranked], answers: list[WhatIf], advice: str) -> di
 
 
 def options_text(
-    order: list[Ranked], answers: list[WhatIf], advice: str, users: int, also: str, *, width: int = 80, colour: bool = False
+    order: list[Ranked], answers: list[WhatIf], advice: str, users: int, model: str, also: str, *, width: int = 80, colour: bool = False
 ) -> str:
-    """Return the screen of a search; `also` holds the options that the next command needs besides card and sizes."""
+    """Return the screen of a search; `model` and `also` are how the next command names it, and its other options."""
     best = order[0].option
     made = best.plan
     name = made.request.card.name
@@ -57,7 +57,6 @@ def options_text(
     tokens = counted(made.request.workload.context_tokens, "token")
     text = f"{head}: {order[0].why}, for {counted(users, 'user')} at {tokens}.{cost}"
     precision = f"{made.request.model.name}, {made.weights_label} weights, {made.cache_dtype} cache, {made.settings.release_name}"
-    short = made.request.model.name.split("/")[-1].lower()
     sections = [
         [*wrapped(text, width + (9 if colour else 0)), *wrapped(precision, width)],
         _rows(best_of_cards(order)[:8], width),
@@ -69,7 +68,7 @@ def options_text(
         ],
         [line for text in made.warnings for line in wrapped(f"warning: {text}", width, "", "  ")],
         wrapped(
-            f"next: the ledger of one replica: tonnage plan {short} {_flags(best)}{also}",
+            f"next: the ledger of one replica: tonnage plan {model} {_flags(best)}{also}",
             width,
             "",
             "  ",
