@@ -28,6 +28,7 @@ from tonnage.render.systemd import quoted, unit_text
 from tonnage.report.plan_value import plan_value
 from tonnage.settings import EngineSettings, Parallelism
 from tonnage.settings.argv import parse_command
+from tonnage.settings.sglang import parse_sglang
 from tonnage.workload.spec import workload
 
 IMAGE = "registry.example/vllm@sha256:" + "a" * 64
@@ -160,3 +161,14 @@ def test_two_versions_behind_one_name(tmp_path: Path) -> None:
     assert "--served-model-name qwen3-8b-v2" in script and "--port 8001" in script
     assert steps.count("Way back") == 4 and "2 cards" in steps
     assert "requests above 8,192 tokens were served and will be refused" in steps
+
+
+def test_sglang_gets_every_setting_of_its_plan() -> None:
+    """Memory fraction and chunk too: the words parsed are the settings chosen."""
+    made = kept()
+    planned = msgspec.structs.replace(made.settings, engine="sglang", release=(0, 5), gpu_memory_utilization=0.8, kv_cache_dtype="fp8_e4m3")
+    asked = msgspec.structs.replace(made, settings=planned)
+    read = parse_sglang([word for word in words(asked, site_of(asked), "sglang") if word not in ("--host", "127.0.0.1", "--port", "8000")])
+    meant = chosen_settings(asked)
+    assert read.extra == ()
+    assert read.settings == msgspec.structs.replace(meant, enable_prefix_caching=None)

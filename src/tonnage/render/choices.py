@@ -12,6 +12,7 @@ from tonnage.facts.provenance import Confidence
 from tonnage.render.plan_file import PlanFile
 from tonnage.settings import EngineSettings
 from tonnage.settings.argv import settings_flags
+from tonnage.settings.sglang import sglang_flags
 from tonnage.units import size
 
 PORT = 8000
@@ -127,21 +128,22 @@ def _reasons(made: PlanFile, settings: EngineSettings) -> dict[str, tuple[str, C
     }
 
 
+SGLANG_WHY: dict[str, tuple[str, Confidence]] = {
+    "--context-length": ("the longest sequence of the workload", "exact"),
+    "--max-running-requests": ("what the pool safely holds", "assumed"),
+    "--chunked-prefill-size": ("as planned", "assumed"),
+    "--kv-cache-dtype": ("halves the cache: a change of model, run your evaluations first", "assumed"),
+    "--quantization": ("FP8 made while loading: evaluate it, or take a published FP8 checkpoint", "assumed"),
+    "--disable-radix-cache": ("nothing repeats here", "exact"),
+    "--ep-size": ("whole experts on each card", "exact"),
+}
+
+
 def sglang_choices(made: PlanFile, site: Site) -> Iterator[Choice]:
     """Yield the flags of SGLang's server for a plan; its rules are assumed (read in 0.5, no measured row)."""
-    settings = chosen_settings(made)
-    parallel = settings.parallel
     yield Choice("--served-model-name", site.alias, "a versioned alias")
-    yield Choice("--context-length", str(settings.max_model_len), "the longest sequence of the workload")
-    yield Choice("--max-running-requests", str(settings.max_num_seqs), "what the pool safely holds", "assumed")
-    for flag, count in (("--tp-size", parallel.tp), ("--pp-size", parallel.pp), ("--dp-size", parallel.dp)):
-        if count > 1:
-            yield Choice(flag, str(count), "as planned")
-    if parallel.expert:
-        yield Choice("--ep-size", str(parallel.ep), "whole experts on each card")
-    if settings.kv_cache_dtype.startswith("fp8"):
-        yield Choice("--kv-cache-dtype", "fp8_e4m3", "halves the cache: a change of model, run your evaluations first", "assumed")
-    if settings.enable_prefix_caching is False:
-        yield Choice("--disable-radix-cache", None, "nothing repeats here")
+    for flag, value in sglang_flags(chosen_settings(made)):
+        why, confidence = SGLANG_WHY.get(flag, ("as planned", "exact"))
+        yield Choice(flag, value, why, confidence)
     yield Choice("--host", site.host, _binding(site))
     yield Choice("--port", str(site.port), "behind the gateway")

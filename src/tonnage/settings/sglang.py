@@ -5,7 +5,7 @@ Only what a plan holds is understood; other flags are kept. Parse and print are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tonnage.errors import InputError
@@ -69,29 +69,34 @@ def parse_sglang(words: Sequence[str]) -> Command:
 
 def print_sglang(command: Command) -> list[str]:
     """Return the words of the command line."""
-    settings = command.settings
     words = ["python3", "-m", "sglang.launch_server", "--model-path", command.model]
     if command.served_model_name:
         words += ["--served-model-name", command.served_model_name]
-    for flag, field in COUNTS.items():
-        if (count := getattr(settings, field)) is not None:
-            words += [flag, str(count)]
-    for flag, field in PARALLEL.items():
-        if (count := getattr(settings.parallel, field)) != 1:
-            words += [flag, str(count)]
-    if settings.parallel.expert:
-        words += ["--ep-size", str(max(2, settings.parallel.ep))]
-    if settings.gpu_memory_utilization is not None:
-        words += ["--mem-fraction-static", f"{settings.gpu_memory_utilization:g}"]
-    if settings.kv_cache_dtype != "auto":
-        words += ["--kv-cache-dtype", {"fp8": "fp8_e4m3", "bfloat16": "bf16"}.get(settings.kv_cache_dtype, settings.kv_cache_dtype)]
-    if settings.weights == "fp8":
-        words += ["--quantization", "fp8"]
-    words += ["--disable-radix-cache"] if settings.enable_prefix_caching is False else []
-    words += ["--disable-cuda-graph"] if settings.enforce_eager else []
-    for flag, value in command.extra:
+    for flag, value in (*sglang_flags(command.settings), *command.extra):
         words += [flag] if value is None else [flag, value]
     return words
+
+
+def sglang_flags(settings: EngineSettings) -> Iterator[tuple[str, str | None]]:
+    """Yield the flags of settings that differ from what the server does unasked, each with its value or None."""
+    for flag, field in COUNTS.items():
+        if (count := getattr(settings, field)) is not None:
+            yield flag, str(count)
+    for flag, field in PARALLEL.items():
+        if (count := getattr(settings.parallel, field)) != 1:
+            yield flag, str(count)
+    if settings.parallel.expert:
+        yield "--ep-size", str(max(2, settings.parallel.ep))
+    if settings.gpu_memory_utilization is not None:
+        yield "--mem-fraction-static", f"{settings.gpu_memory_utilization:g}"
+    if settings.kv_cache_dtype != "auto":
+        yield "--kv-cache-dtype", {"fp8": "fp8_e4m3", "bfloat16": "bf16"}.get(settings.kv_cache_dtype, settings.kv_cache_dtype)
+    if settings.weights == "fp8":
+        yield "--quantization", "fp8"
+    if settings.enable_prefix_caching is False:
+        yield "--disable-radix-cache", None
+    if settings.enforce_eager:
+        yield "--disable-cuda-graph", None
 
 
 def _pairs(words: list[str]) -> list[tuple[str, str | None]]:
