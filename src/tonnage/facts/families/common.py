@@ -198,11 +198,6 @@ def pattern_kinds(layers: int, every: int, *, odd: str, common: str, offset: int
     return tuple(odd if index % every == slot else common for index in range(layers))
 
 
-def dense_or_experts(c: Config, hidden: int, *, dense: int, gated: bool = True) -> Tensors:
-    """Return the feed-forward part of a dense layer of a mixture model."""
-    return mlp(hidden, dense, gated=gated)
-
-
 __all__ = [
     "KVCache",
     "RopeTable",
