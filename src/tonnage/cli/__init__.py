@@ -15,6 +15,7 @@ COMMANDS = {
     "plan": "tonnage.cli.plan",
     "render": "tonnage.cli.render",
     "report": "tonnage.cli.report",
+    "lint": "tonnage.cli.lint",
     "models": "tonnage.cli.models",
     "gpus": "tonnage.cli.gpus",
     "engines": "tonnage.cli.engines",

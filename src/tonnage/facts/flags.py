@@ -16,6 +16,38 @@ SHORT = {
     "-q": "--quantization",
 }
 
+MANY = {
+    "--served-model-name", "--lora-modules", "--api-key", "--cudagraph-capture-sizes", "--cuda-graph-sizes", "--prompt-adapters",
+    "--ignore-patterns", "--allowed-media-domains", "--device-ids", "--logits-processors", "--offload-params",
+    "--cpu-offload-params", "--kv-cache-dtype-skip-layers", "--lora-target-modules", "--collect-detailed-traces",
+    "--long-lora-scaling-factors", "--numa-bind-nodes", "--numa-bind-cpus",
+}  # fmt: skip
+"""Flags that take every word up to the next flag (nargs "+" or "*" in vLLM's parsers)."""
+
+BARE = {
+    "--aggregate-engine-logging", "--allow-credentials", "--allow-deprecated-quantization", "--async-scheduling", "--calculate-kv-scales",
+    "--cohere-is-reasoning-model", "--cudagraph-metrics", "--data-parallel-external-lb", "--data-parallel-hybrid-lb",
+    "--data-parallel-multi-port-external-lb", "--dcp-q-replicate", "--enforce-eager", "--eplb-log-balancedness",
+    "--exclude-tools-when-tool-choice-none", "--expand-tools-even-if-tool-choice-none", "--fully-sharded-loras", "--grpc",
+    "--guided-decoding-disable-additional-properties", "--guided-decoding-disable-any-whitespace", "--guided-decoding-disable-fallback",
+    "--headless", "--interleave-mm-strings", "--kv-cache-metrics", "--kv-sharing-fast-prefill", "--language-model-only",
+    "--log-error-stack", "--mm-encoder-only", "--multi-step-stream-outputs", "--numa-bind", "--per-request-spec-decode-metrics",
+    "--ray-workers-use-nsight", "--return-sampling-mask", "--return-tokens-as-token-ids", "--scheduler-reserve-full-isl",
+    "--skip-mm-profiling", "--skip-tokenizer-init", "--specialize-active-lora", "--tokens-only", "--trust-remote-code",
+    "--trust-request-chat-template", "--trust-request-mm-kwargs", "--use-fp64-gumbel", "--use-gpu-for-pooling-score",
+    "--use-replayssm", "--use-tqdm-on-load", "--use-v2-block-manager",
+}  # fmt: skip
+"""Flags without a value, beside those whose name begins with --enable-, --disable- or --no-."""
+
+
+def is_switch(flag: str) -> bool:
+    """Return whether a flag stands without a value.
+
+    >>> is_switch("--trust-remote-code"), is_switch("--no-enable-prefix-caching"), is_switch("--dtype")
+    (True, True, False)
+    """
+    return flag in BARE or flag.startswith(("--enable-", "--disable-", "--no-"))
+
 
 class Flag(msgspec.Struct, frozen=True):
     """One flag: first and last release that know it (last None: the newest still does)."""

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from tonnage.errors import InputError, closest_hint
-from tonnage.facts.flags import SHORT, every_flag, flags_of
+from tonnage.facts.flags import MANY, SHORT, every_flag, flags_of, is_switch
 from tonnage.settings import EngineSettings, LoRA, Parallelism
 from tonnage.units import parse_share, parse_tokens
 
@@ -64,27 +64,42 @@ def parse_command(words: Sequence[str], release: tuple[int, int]) -> Command:
     Raises InputError: no model, a value that is none, or an abbreviation of several flags.
     """
     environment, rest = _environment(list(words))
-    positional, pairs = _split(_after_program(rest), release)
+    words = after_program(rest)
+    at, given = split_words(words, release)
+    positional = [words[index] for index in at]
+    model, alias = (positional[0] if positional else ""), ""
+    rest_given: list[Given] = []
+    for one in given:
+        if (several := abbreviated(one.flag, release)) and len(several) > 1:
+            raise InputError(f"{one.flag} may mean {', '.join(several[:4])}", where="the command", hint="write it in full")
+        if one.flag == "--model":
+            model = one.value or ""
+        elif one.flag == "--served-model-name":
+            alias = one.value or ""
+        else:
+            rest_given.append(one)
+    if not model:
+        raise InputError("names no model", where="the command", hint="vllm serve MODEL ..., or --model MODEL")
+    settings, extra = settings_of([(one.flag, one.value) for one in rest_given], release)
+    known = flags_of(release)
+    unknown = tuple(unknown_flag(flag, release) for flag, _ in extra if positive(flag) not in known)
+    return Command(model, settings, alias, extra, tuple(environment), unknown)
+
+
+def settings_of(
+    given: Sequence[tuple[str, str | None]], release: tuple[int, int]
+) -> tuple[EngineSettings, tuple[tuple[str, str | None], ...]]:
+    """Return the settings that flags in their long spelling ask for, and the flags that settings do not hold.
+
+    Raises InputError: a value that is none.
+    """
     fields: dict[str, Any] = {"release": release}
     parallel: dict[str, Any] = {}
     lora: dict[str, int] = {}
-    extra: list[tuple[str, str | None]] = []
-    model, alias = (positional[0] if positional else ""), ""
-    for flag, value in pairs:
-        if flag == "--model":
-            model = value or ""
-        elif flag == "--served-model-name":
-            alias = value or ""
-        elif not _settle(flag, value, fields, parallel, lora):
-            extra.append((flag, value))
-    if not model:
-        raise InputError("names no model", where="the command", hint="vllm serve MODEL ..., or --model MODEL")
+    extra = tuple((flag, value) for flag, value in given if not _settle(flag, value, fields, parallel, lora))
     if lora.pop("on", 0) or lora:
         fields["lora"] = LoRA(lora.get("count", 1), lora.get("rank", 16))
-    settings = EngineSettings(**fields, parallel=Parallelism(**parallel))
-    known = flags_of(release)
-    unknown = tuple(_unknown(flag, release) for flag, _ in extra if _positive(flag) not in known)
-    return Command(model, settings, alias, tuple(extra), tuple(environment), unknown)
+    return EngineSettings(**fields, parallel=Parallelism(**parallel)), extra
 
 
 def print_command(command: Command) -> list[str]:
@@ -104,8 +119,8 @@ def settings_flags(settings: EngineSettings) -> Iterator[tuple[str, str | None]]
     """Yield the flags of settings that differ from what every release does unasked, each with its value or None."""
     known = flags_of(settings.release)
     for flag, value in _flags(settings):
-        if _positive(flag) not in known:
-            first = every_flag()[_positive(flag)].first if _positive(flag) in every_flag() else "?"
+        if positive(flag) not in known:
+            first = every_flag()[positive(flag)].first if positive(flag) in every_flag() else "?"
             raise InputError(f"{settings.release_name} has no {flag} (known from {first})", hint="name a later release with --engine")
         yield flag, value
 
@@ -141,10 +156,10 @@ def _flags(settings: EngineSettings) -> Iterator[tuple[str, str | None]]:
 
 def _settle(flag: str, value: str | None, fields: dict[str, Any], parallel: dict[str, Any], lora: dict[str, int]) -> bool:
     """Put a flag into the fields it belongs to; return whether there is one."""
-    positive = _positive(flag)
-    if positive in SWITCHES and value is None:
-        where = parallel if SWITCHES[positive] == "expert" else fields
-        where[SWITCHES[positive]] = flag == positive
+    plain = positive(flag)
+    if plain in SWITCHES and (value or "true").lower() in ("true", "false"):
+        where = parallel if SWITCHES[plain] == "expert" else fields
+        where[SWITCHES[plain]] = (flag == plain) == ((value or "true").lower() == "true")
         return True
     if value is None:
         lora["on"] = lora.get("on", 0) or int(flag == "--enable-lora")
@@ -182,8 +197,8 @@ def _mtp_tokens(text: str) -> int:
     return count if isinstance(count, int) and count > 0 else 0
 
 
-def _positive(flag: str) -> str:
-    """Return the flag that a --no- flag denies."""
+def positive(flag: str) -> str:
+    """Return the flag that a --no- flag denies; any other as it is."""
     if not flag.startswith("--no-"):
         return flag
     return "--" + flag.removeprefix("--no-") if flag not in every_flag() else flag
@@ -197,7 +212,8 @@ def _environment(words: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
     return found, words
 
 
-def _after_program(words: list[str]) -> list[str]:
+def after_program(words: list[str]) -> list[str]:
+    """Return the words that follow the program: of `vllm serve ...`, of `python -m MODULE ...`."""
     if words and words[0].rsplit("/", 1)[-1].startswith("python") and "-m" in words[:4]:
         return words[words.index("-m") + 2 :]
     if words and words[0].rsplit("/", 1)[-1] == "vllm":
@@ -205,32 +221,50 @@ def _after_program(words: list[str]) -> list[str]:
     return words[1:] if words and words[0] == "serve" else words
 
 
-def _split(words: list[str], release: tuple[int, int]) -> tuple[list[str], list[tuple[str, str | None]]]:
-    """Return positional words and (flag, value) pairs; flags in their long spelling."""
-    positional: list[str] = []
-    pairs: list[tuple[str, str | None]] = []
-    nested: dict[str, dict[str, Any]] = {}
+class Given(msgspec.Struct, frozen=True):
+    """One flag as it was given: its long spelling, its value (None where it has none), and the index of its word."""
+
+    flag: str
+    value: str | None
+    at: int
+
+
+def split_words(words: Sequence[str], release: tuple[int, int]) -> tuple[list[int], list[Given]]:
+    """Return the indices of positional words, and the flags in their long spelling, as vLLM's parser reads them.
+
+    A flag of JSON written key by key (`--json.key value`) is given once, at its first word.
+    """
+    positional: list[int] = []
+    given: list[Given] = []
+    nested: dict[str, tuple[int, dict[str, Any]]] = {}
     index = 0
     while index < len(words):
-        word = words[index]
+        word, at = words[index], index
         index += 1
         if not _is_flag(word):
-            positional.append(word)
+            positional.append(at)
             continue
         name, equals, value = word.partition("=")
         flag, _, key = name.partition(".")
         flag = _long(flag, release)
         values = [value] if equals else []
-        if not equals and _positive(flag) not in SWITCHES:
-            while index < len(words) and not _is_flag(words[index]):
-                values.append(words[index])
-                index += 1
+        most = 0 if equals else _most_values(flag)
+        while len(values) < most and index < len(words) and not _is_flag(words[index]):
+            values.append(words[index])
+            index += 1
+        if not equals and not most and words[index : index + 1] and words[index].lower() in ("true", "false"):
+            values, index = [words[index]], index + 1
         text = " ".join(values) if values else None
         if key:
-            _nest(nested.setdefault(flag, {}), key.split("."), text)
+            _nest(nested.setdefault(flag, (at, {}))[1], key.split("."), text)
         else:
-            pairs.append((flag, text))
-    return positional, [*pairs, *((flag, msgspec.json.encode(value).decode()) for flag, value in nested.items())]
+            given.append(Given(flag, text, at))
+    given += [Given(flag, msgspec.json.encode(value).decode(), at) for flag, (at, value) in nested.items()]
+    return positional, given
+
+
+def _most_values(flag: str) -> int:
+    return 1_000_000 if flag in MANY else (0 if is_switch(flag) else 1)
 
 
 def _nest(into: dict[str, Any], keys: list[str], text: str | None) -> None:
@@ -252,17 +286,27 @@ def _long(flag: str, release: tuple[int, int]) -> str:
         return SHORT[flag]
     plain = flag.replace("_", "-")
     known = flags_of(release)
-    if _positive(plain) in known or not plain.startswith("--"):
+    if positive(plain) in known or not plain.startswith("--"):
         return plain
-    longer = sorted(name for name in known if name.startswith(plain))
-    if len(longer) > 1 and plain not in every_flag():
-        raise InputError(f"{flag} may mean {', '.join(longer[:4])}", where="the command", hint="write it in full")
-    return longer[0] if len(longer) == 1 and plain not in every_flag() else plain
+    longer = abbreviated(plain, release)
+    return longer[0] if len(longer) == 1 else plain
 
 
-def _unknown(flag: str, release: tuple[int, int]) -> str:
+def abbreviated(flag: str, release: tuple[int, int]) -> list[str]:
+    """Return the flags of a release that begin as an unknown one does: one may be abbreviated, several may not.
+
+    >>> abbreviated("--tensor-parallel", (0, 24)), len(abbreviated("--max-num", (0, 24))) > 1
+    (['--tensor-parallel-size'], True)
+    """
+    if flag in every_flag() or positive(flag) in every_flag() or not flag.startswith("--"):
+        return []
+    return sorted(name for name in flags_of(release) if name.startswith(flag))
+
+
+def unknown_flag(flag: str, release: tuple[int, int]) -> str:
+    """Return what to say of a flag that a release does not know: the closest one, or the releases that did."""
     name = f"{release[0]}.{release[1]}"
-    known = every_flag().get(_positive(flag))
+    known = every_flag().get(positive(flag))
     if known is None:
         return f"{flag}: vLLM {name} has no such flag; {closest_hint(flag, flags_of(release), 'see vllm serve --help')}"
     since = f"known from {known.first}" + (f" to {known.last}" if known.last else "")

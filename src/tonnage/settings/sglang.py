@@ -10,7 +10,7 @@ from typing import Any
 
 from tonnage.errors import InputError
 from tonnage.settings import EngineSettings, Parallelism
-from tonnage.settings.argv import Command
+from tonnage.settings.argv import Command, Given
 from tonnage.units import parse_share, parse_tokens
 
 SHORT = {"--tp": "--tp-size", "--pp": "--pp-size", "--dp": "--dp-size", "--ep": "--ep-size", "--model": "--model-path",
@@ -32,22 +32,31 @@ def parse_sglang(words: Sequence[str]) -> Command:
 
     Raises InputError: no model, or a value that is none.
     """
-    pairs = _pairs(list(words[words.index("-m") + 2 :] if "-m" in words[:4] else words))
+    given = split_words(list(words[words.index("-m") + 2 :] if "-m" in words[:4] else words))
+    pairs = [(one.flag, one.value) for one in given]
+    model = next((value for flag, value in reversed(pairs) if flag == "--model-path" and value), "")
+    alias = next((value for flag, value in reversed(pairs) if flag == "--served-model-name" and value), "")
+    if not model:
+        raise InputError("names no model", where="the command", hint="--model-path MODEL")
+    settings, extra = settings_of([(flag, value) for flag, value in pairs if flag not in ("--model-path", "--served-model-name")])
+    return Command(model, settings, alias, extra)
+
+
+def settings_of(given: Sequence[tuple[str, str | None]]) -> tuple[EngineSettings, tuple[tuple[str, str | None], ...]]:
+    """Return the settings that flags in their long spelling ask for, and the flags that settings do not hold.
+
+    Raises InputError: a value that is none.
+    """
     fields: dict[str, Any] = {"engine": "sglang", "release": RELEASE}
     parallel: dict[str, Any] = {}
-    model = alias = ""
     extra: list[tuple[str, str | None]] = []
-    for flag, value in pairs:
+    for flag, value in given:
         if flag == "--disable-radix-cache":
             fields["enable_prefix_caching"] = False
         elif flag == "--disable-cuda-graph":
             fields["enforce_eager"] = True
         elif value is None:
             extra.append((flag, value))
-        elif flag == "--model-path":
-            model = value
-        elif flag == "--served-model-name":
-            alias = value
         elif flag in PARALLEL:
             parallel[PARALLEL[flag]] = parse_tokens(value, where=flag)
         elif flag in COUNTS:
@@ -62,9 +71,7 @@ def parse_sglang(words: Sequence[str]) -> Command:
             parallel["expert"] = True
         else:
             extra.append((flag, value))
-    if not model:
-        raise InputError("names no model", where="the command", hint="--model-path MODEL")
-    return Command(model, EngineSettings(**fields, parallel=Parallelism(**parallel)), alias, tuple(extra))
+    return EngineSettings(**fields, parallel=Parallelism(**parallel)), tuple(extra)
 
 
 def print_sglang(command: Command) -> list[str]:
@@ -99,17 +106,19 @@ def sglang_flags(settings: EngineSettings) -> Iterator[tuple[str, str | None]]:
         yield "--disable-cuda-graph", None
 
 
-def _pairs(words: list[str]) -> list[tuple[str, str | None]]:
-    pairs: list[tuple[str, str | None]] = []
+def split_words(words: Sequence[str]) -> list[Given]:
+    """Return the flags of a command line in their long spelling."""
+    given: list[Given] = []
     index = 0
     while index < len(words):
         name, equals, value = words[index].partition("=")
-        index += 1
+        at, index = index, index + 1
         if not name.startswith("--"):
             continue
         flag = SHORT.get(name.replace("_", "-"), name.replace("_", "-"))
-        if not equals and flag not in SWITCHES and index < len(words) and not words[index].startswith("--"):
+        bare = flag in SWITCHES or flag.startswith(("--enable-", "--disable-", "--trust-"))
+        if not equals and not bare and index < len(words) and not words[index].startswith("--"):
             value, equals = words[index], "="
             index += 1
-        pairs.append((flag, value if equals else None))
-    return pairs
+        given.append(Given(flag, value if equals else None, at))
+    return given
