@@ -16,6 +16,7 @@ COMMANDS = {
     "render": "tonnage.cli.render",
     "report": "tonnage.cli.report",
     "lint": "tonnage.cli.lint",
+    "diagnose": "tonnage.cli.diagnose",
     "models": "tonnage.cli.models",
     "gpus": "tonnage.cli.gpus",
     "engines": "tonnage.cli.engines",

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from tonnage.lint.problem import Finding, Report, Severity
-from tonnage.report.terminal import paint, wrapped
+from tonnage.report.terminal import paint, sentence, wrapped
 from tonnage.units import counted
 
 COLOURS: dict[Severity, str] = {"error": "red", "warning": "yellow", "advice": "cyan"}
@@ -26,7 +26,7 @@ def findings_text(report: Report, *, width: int = 80, colour: bool = False) -> s
     for found in report.findings:
         head = f"{found.file}:{found.line}:{found.column}"
         lines.append(f"{paint(head, 'bold', colour)} {paint(found.severity, COLOURS[found.severity], colour)} {found.rule}")
-        lines += wrapped(f"{_sentence(found.message)} {_sentence(found.why)}", width, "    ")
+        lines += wrapped(f"{sentence(found.message)} {sentence(found.why)}", width, "    ")
         lines += wrapped(f"fix: {found.fix}", width, "    ", "         ")
     lines += wrapped(summary(report), width) if report.findings else wrapped(f"{summary(report)} in {_read(report)}.", width)
     for line in _not_judged(report):
@@ -67,10 +67,6 @@ def _not_judged(report: Report) -> Iterator[str]:
         yield f"Not judged for want of {', '.join(several)}: {', '.join(rules)}"
 
 
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}." if text else ""
-
-
 def findings_value(report: Report) -> dict[str, Any]:
     """Return findings as JSON holds them."""
     value: dict[str, Any] = msgspec.to_builtins(report)
@@ -81,7 +77,7 @@ def github_lines(report: Report) -> str:
     """Return findings as workflow commands, which GitHub shows beside the lines of a change."""
     return "".join(
         f"::{GITHUB[found.severity]} file={_property(found.file)},line={found.line},col={found.column},title={_property(found.rule)}"
-        f"::{_data(f'{_sentence(found.message)} {_sentence(found.why)} Fix: {found.fix}')}\n"
+        f"::{_data(f'{sentence(found.message)} {sentence(found.why)} Fix: {found.fix}')}\n"
         for found in report.findings
     )
 
@@ -117,7 +113,7 @@ def _result(found: Finding, number: int) -> dict[str, Any]:
         "ruleId": found.rule,
         "ruleIndex": number,
         "level": LEVELS[found.severity],
-        "message": {"text": f"{_sentence(found.message)} {_sentence(found.why)} Fix: {found.fix}"},
+        "message": {"text": f"{sentence(found.message)} {sentence(found.why)} Fix: {found.fix}"},
         "locations": [{"physicalLocation": {"artifactLocation": {"uri": found.file}, "region": region}}],
     }
 

@@ -21,6 +21,19 @@ def wrapped(text: str, width: int, indent: str = "", hanging: str = "") -> list[
     return lines or [indent.rstrip()]
 
 
+def sentence(text: str) -> str:
+    """Return a text as a sentence; a name at its beginning stays as it is written.
+
+    >>> sentence("the cache is full"), sentence("max-num-seqs 8 is small"), sentence("vLLM 0.8 logs it.")
+    ('The cache is full.', 'max-num-seqs 8 is small.', 'vLLM 0.8 logs it.')
+    """
+    if not text:
+        return ""
+    first = text.split(maxsplit=1)[0].rstrip(",:;")
+    head = text[:1].upper() if first.isalpha() and first.islower() else text[:1]
+    return head + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+
+
 def bar(parts: Sequence[tuple[str, int]], width: int) -> str:
     """Return a bar to scale: each part is a character and its size; the sum fills `width`, and what is there shows.
 

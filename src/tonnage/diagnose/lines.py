@@ -1,0 +1,120 @@
+"""Bytes of a log -> lines, whatever wrapped them: gzip, Docker's JSON, containers' prefixes, colours; in constant memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import IO, Any
+
+import msgspec
+
+LONGEST = 16_384
+"""Bytes of one line that are read; the rest of it is skipped."""
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_AROUND = re.compile(
+    r"^(?:"
+    r"\[pod/[^\]]+\] "  # kubectl logs --prefix
+    r"|[A-Za-z0-9][A-Za-z0-9_.-]* +\| ?"  # docker compose
+    r"|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(?:Z|[+-][0-9:]+) (?:(?:stdout|stderr) [FP] )?"  # --timestamps, CRI
+    r"|[A-Z][a-z]{2} [ 0-9][0-9] [0-9:]{8} \S+ [\w.@/-]+\[[0-9]+\]: "  # journald
+    r")"
+)
+_PLAIN = ("(", "INFO ", "ERROR ", "WARNING ", "DEBUG ", "[20", "Traceback", "  ")
+"""Beginnings around which nothing stands."""
+_ENGINE = re.compile(
+    r"(?:\(([A-Za-z][^()]{0,80})\) ?)?"
+    r"(?:(DEBUG|INFO|WARNING|ERROR|CRITICAL) ([0-9]{2}-[0-9]{2}) ([0-9]{2}:[0-9]{2}:[0-9]{2})(?:[.,][0-9]+)? \[?[\w./-]+\.py:[0-9]+\] ?)?"
+)
+_SGLANG = re.compile(r"\[([0-9]{4})-([0-9]{2}-[0-9]{2}) ([0-9]{2}:[0-9]{2}:[0-9]{2})(?: ([A-Z0-9 ]{2,20}))?\] ?")
+_DAYS = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)
+
+
+class Line(msgspec.Struct):
+    """One line: its number in the file, the message without what stood around it, who wrote it, how grave, and when.
+
+    `at` counts seconds from the start of a year, None where the line has no clock; `level` is empty where none is given.
+    """
+
+    number: int
+    text: str
+    process: str = ""
+    level: str = ""
+    at: int | None = None
+
+
+def opened(stream: IO[bytes]) -> IO[bytes]:
+    """Return the stream, unpacked where it is gzip; it needs `peek`."""
+    head = stream.peek(2)[:2] if hasattr(stream, "peek") else b""
+    if head == b"\x1f\x8b":
+        import gzip
+
+        unpacked: Any = gzip.GzipFile(fileobj=stream)
+        unpacked.myfileobj = stream  # closed with it
+        return unpacked  # type: ignore[no-any-return]
+    return stream
+
+
+def read_lines(stream: IO[bytes]) -> Iterator[tuple[int, str]]:
+    """Yield (number, text) of each line, colours and ends gone; a line of any length costs no more than the longest read.
+
+    A carriage return begins a line of progress again: what it leaves at the end is what is read.
+    """
+    number = 0
+    while raw := stream.readline(LONGEST):
+        number += 1
+        if not raw.endswith(b"\n"):
+            while (rest := stream.readline(LONGEST)) and not rest.endswith(b"\n"):
+                pass
+        text = raw.decode("utf-8", "replace").rstrip("\r\n")
+        if text.startswith('{"log":'):
+            text = _docker(text)
+        if "\x1b" in text:
+            text = _COLOUR.sub("", text)
+        if "\r" in text:
+            text = text.rsplit("\r", 1)[-1]
+        yield number, text
+
+
+def _docker(text: str) -> str:
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+    inner = value.get("log") if isinstance(value, dict) else None
+    return inner.rstrip("\r\n") if isinstance(inner, str) else text
+
+
+def parsed(number: int, text: str) -> Line:
+    """Return a line with what stands around its message read.
+
+    >>> parsed(7, "(Worker_TP0 pid=9) INFO 01-22 16:41:34 [gpu_worker.py:375] Available KV cache memory: 42.03 GiB").text
+    'Available KV cache memory: 42.03 GiB'
+    """
+    if not text.startswith(_PLAIN):
+        around = _AROUND.match(text)
+        if around is not None:
+            text = text[around.end() :]
+    if text.startswith("["):
+        match = _SGLANG.match(text)
+        if match is None:
+            return Line(number, text)
+        return Line(number, text[match.end() :], match[4] or "", "", seconds_of(match[2], match[3]))
+    match = _ENGINE.match(text)
+    if match is None or not match.end():
+        return Line(number, text)
+    process, level, day, clock = match.groups()
+    return Line(number, text[match.end() :], process or "", level or "", seconds_of(day, clock) if clock else None)
+
+
+@lru_cache(maxsize=64)
+def seconds_of(day: str, clock: str) -> int:
+    """Return the seconds since the year began at `MM-DD` and `HH:MM:SS`.
+
+    >>> seconds_of("02-01", "00:00:10") - seconds_of("01-31", "23:59:50")
+    20
+    """
+    month = int(day[:2])
+    hours, minutes, seconds = (int(part) for part in clock.split(":"))
+    return ((_DAYS[month - 1] if 1 <= month <= 12 else 0) + int(day[3:])) * 86_400 + hours * 3600 + minutes * 60 + seconds
