@@ -1,4 +1,5 @@
 """Is a line read whatever stands around it, and is a log of any length, with any bytes, read to its end?"""
+# ruff: noqa: E501 - messages and lines are quoted as they are written
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """Which message means which cause, over the releases, and which only look so."""
+# ruff: noqa: E501 - messages and lines are quoted as they are written
 
 from __future__ import annotations
 

@@ -141,7 +141,8 @@ def _metrics(file: str, stream: IO[bytes], later: str | None, seconds: float | N
 def _value(found: list[Any], numbers: dict[str, float], lines: dict[str, int], page: Any, seen: list[Any], context: Any) -> dict[str, Any]:
     causes = [
         {
-            "id": verdict.id, "first": number == 0, "engine": verdict.engine, "why": verdict.why, "fix": verdict.fix, "numbers": verdict.numbers,
+            "id": verdict.id, "first": number == 0, "engine": verdict.engine, "why": verdict.why,
+            "fix": verdict.fix, "numbers": verdict.numbers,
             "evidence": [{"line": lines.get(name, 0), "text": text} for name, text in verdict.evidence],
         }
         for number, verdict in enumerate(found)

@@ -106,7 +106,8 @@ def _told(start: Start, sign: Sign, number: int, case: Case, first: bool, set_of
 
 MEASURED = (
     "weights_bytes", "activation_bytes", "non_torch_bytes", "graphs_bytes", "graphs_estimated_bytes", "pool_bytes", "pool_tokens", "blocks",
-    "concurrency", "concurrency_tokens", "attention_block_tokens", "load_s", "compile_s", "init_s", "max_model_len", "max_num_batched_tokens",
+    "concurrency", "concurrency_tokens", "attention_block_tokens", "load_s", "compile_s", "init_s",
+    "max_model_len", "max_num_batched_tokens",
 )  # fmt: skip
 
 

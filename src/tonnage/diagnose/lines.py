@@ -23,11 +23,10 @@ _AROUND = re.compile(
 )
 _PLAIN = ("(", "INFO ", "ERROR ", "WARNING ", "DEBUG ", "[20", "Traceback", "  ")
 """Beginnings around which nothing stands."""
-_ENGINE = re.compile(
-    r"(?:\(([A-Za-z][^()]{0,80})\) ?)?"
-    r"(?:(DEBUG|INFO|WARNING|ERROR|CRITICAL) ([0-9]{2}-[0-9]{2}) ([0-9]{2}:[0-9]{2}:[0-9]{2})(?:[.,][0-9]+)? \[?[\w./-]+\.py:[0-9]+\] ?)?"
-)
+LEVELS = ("INFO ", "ERROR ", "WARNING ", "DEBUG ", "CRITICAL ")
+LONGEST_PROCESS = 100
 _SGLANG = re.compile(r"\[([0-9]{4})-([0-9]{2}-[0-9]{2}) ([0-9]{2}:[0-9]{2}:[0-9]{2})(?: ([A-Z0-9 ]{2,20}))?\] ?")
+_DAY, _CLOCK = re.compile(r"[0-9]{2}-[0-9]{2}"), re.compile(r"[0-9]{2}:[0-9]{2}:[0-9]{2}")
 _DAYS = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)
 
 
@@ -101,20 +100,29 @@ def parsed(number: int, text: str) -> Line:
         if match is None:
             return Line(number, text)
         return Line(number, text[match.end() :], match[4] or "", "", seconds_of(match[2], match[3]))
-    match = _ENGINE.match(text)
-    if match is None or not match.end():
-        return Line(number, text)
-    process, level, day, clock = match.groups()
-    return Line(number, text[match.end() :], process or "", level or "", seconds_of(day, clock) if clock else None)
+    process, rest = "", text
+    if text.startswith("("):
+        close = text.find(")", 1, LONGEST_PROCESS)
+        if close == -1 or not text[1].isalpha():
+            return Line(number, text)
+        process, rest = text[1:close], text[close + 1 :].lstrip(" ")
+    if not rest.startswith(LEVELS):
+        return Line(number, rest, process)
+    parts = rest.split(" ", 4)
+    if len(parts) < 4 or len(parts[1]) != 5 or not parts[3].endswith("]"):
+        return Line(number, rest, process)
+    return Line(number, parts[4] if len(parts) > 4 else "", process, parts[0], seconds_of(parts[1], parts[2][:8]))
 
 
 @lru_cache(maxsize=64)
-def seconds_of(day: str, clock: str) -> int:
-    """Return the seconds since the year began at `MM-DD` and `HH:MM:SS`.
+def seconds_of(day: str, clock: str) -> int | None:
+    """Return the seconds since the year began at `MM-DD` and `HH:MM:SS`; None where these are neither.
 
-    >>> seconds_of("02-01", "00:00:10") - seconds_of("01-31", "23:59:50")
-    20
+    >>> seconds_of("01-01", "00:01:00"), seconds_of("01-xx", "00:01:00")
+    (86460, None)
     """
+    if _DAY.fullmatch(day) is None or _CLOCK.fullmatch(clock) is None:
+        return None
     month = int(day[:2])
     hours, minutes, seconds = (int(part) for part in clock.split(":"))
     return ((_DAYS[month - 1] if 1 <= month <= 12 else 0) + int(day[3:])) * 86_400 + hours * 3600 + minutes * 60 + seconds

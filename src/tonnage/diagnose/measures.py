@@ -17,7 +17,8 @@ MIB = 2**20
 Match = re.Match[str]
 
 CONFIG = frozenset({
-    "model", "dtype", "max_seq_len", "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "quantization", "enforce_eager",
+    "model", "dtype", "max_seq_len", "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size",
+    "quantization", "enforce_eager",
     "kv_cache_dtype", "served_model_name", "enable_prefix_caching", "device_config",
 })  # fmt: skip
 """What is kept of the engine's own line of configuration."""

@@ -12,10 +12,13 @@ from tonnage.diagnose.signs import NOISE, out_of_memory, sign_of
 from tonnage.diagnose.start import MOST_EVIDENCE, MOST_TEXT, Evidence, Interval, Start
 
 MOST_STARTS = 200
+QUIET = ("INFO", "DEBUG")
+"""Levels of remarks: a cause is graver, but for the end by a signal."""
 MOST_FRAMES = 4000
 _PERIODIC = re.compile(
     r"(?:Engine (\d+): )?Avg prompt throughput: ([\d.]+) tokens/s, Avg generation throughput: ([\d.]+) tokens/s, Running: (\d+) reqs, "
-    r"(?:Swapped: \d+ reqs, )?(?:Waiting|Pending): (\d+) reqs,(?: Preemptions: (\d+),)?(?: \w+ KV cache usage: ([\d.]+)%)?(?:.*?[Pp]refix cache hit rate: (?:GPU: )?([\d.]+)%)?"
+    r"(?:Swapped: \d+ reqs, )?(?:Waiting|Pending): (\d+) reqs,(?: Preemptions: (\d+),)?(?: \w+ KV cache usage: ([\d.]+)%)?"
+    r"(?:.*?[Pp]refix cache hit rate: (?:GPU: )?([\d.]+)%)?"
 )
 _SGLANG = re.compile(
     r"Decode batch.*?#running-req: (\d+).*?token usage: ([\d.]+).*?gen throughput \(token/s\): ([\d.]+), #queue-req: (\d+)"
@@ -86,7 +89,7 @@ class _Reader:
         if message.startswith("Traceback (most recent call last)"):
             self.frames[line.process] = ""
             return
-        if measure(start, message):
+        if measure(start, message) or (line.level in QUIET and "received signal" not in message):
             return
         self._sign(line)
 
@@ -140,8 +143,6 @@ class _Reader:
         cause, match = found
         if cause == "oom":
             cause = out_of_memory(self.frames.get(line.process, ""), start.stage)
-        if cause == "hub-unreachable" and line.level in ("DEBUG", "INFO"):
-            return
         if cause == "probe-killed" and (start.stage == "ready" or start.signs):
             return
         words = {name: text for name, text in match.groupdict().items() if text}

@@ -45,15 +45,18 @@ def row_of(start: Start, context: Context, *, number: int = 0) -> dict[str, str]
     parallel = asked.parallel
     return {
         "id": f"site-{number:04d}", "source": "tonnage diagnose", "engine": start.engine or "vllm", "version": start.release,
-        "model": case.model.name, "weights_dtype_or_quant": case.model.shape.quantisation.label or case.model.shape.dtype, "gpu": case.card.name,
+        "model": case.model.name,
+        "weights_dtype_or_quant": case.model.shape.quantisation.label or case.model.shape.dtype, "gpu": case.card.name,
         "gpu_count": str(parallel.cards), "tp": str(parallel.tp), "pp": str(parallel.pp), "dp": str(parallel.dp),
         "max_model_len": str(settings.max_model_len or ""), "gpu_memory_utilization": f"{settings.gpu_memory_utilization or 0:g}",
         "kv_cache_dtype": asked.kv_cache_dtype, "max_num_seqs": str(settings.max_num_seqs or ""),
-        "max_num_batched_tokens": str(settings.max_num_batched_tokens or ""), "enforce_eager": str(asked.enforce_eager) if asked.enforce_eager else "",
+        "max_num_batched_tokens": str(settings.max_num_batched_tokens or ""),
+        "enforce_eager": str(asked.enforce_eager) if asked.enforce_eager else "",
         "other_flags": f"enable_prefix_caching={settings.enable_prefix_caching}", "weights_gib_per_gpu": size("weights_bytes"),
         "activation_peak_gib": size("activation_bytes"), "non_torch_gib": size("non_torch_bytes"), "graph_gib": size("graphs_bytes"),
         "kv_mem_gib_per_gpu": size("pool_bytes"), "gpu_blocks": count("blocks"), "kv_tokens": count("pool_tokens"),
-        "max_concurrency_x": f"{figures['concurrency']:g}" if "concurrency" in figures else "", "outcome": "ok" if start.stage == "ready" else "failed",
+        "max_concurrency_x": f"{figures['concurrency']:g}" if "concurrency" in figures else "",
+        "outcome": "ok" if start.stage == "ready" else "failed",
         "note": "", "catalogue_model": case.model.name, "weights_rule": "", "catalogue_card": case.card.slug, "usable": "yes",
     }  # fmt: skip
 

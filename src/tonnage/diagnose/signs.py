@@ -3,6 +3,7 @@
 Sources: the releases' own messages (vLLM 0.5 to 0.33, PyTorch, NCCL, transformers, huggingface_hub, safetensors), SGLang and
 llama.cpp as their public logs show them. What is in `NOISE` looks like a cause and is none.
 """
+# ruff: noqa: E501 - messages and lines are quoted as they are written
 
 from __future__ import annotations
 

@@ -46,6 +46,7 @@ class EngineRules(msgspec.Struct, frozen=True):
     wide_head_block: dict[str, int]
     latent_fp8_block: dict[str, int]
     mxfp4_expert_padding: dict[str, list[int]]
+    fp8_expert_unit: int
     dropped_architectures: dict[str, str]
     kv_cache_dtypes: list[str]
 
@@ -87,7 +88,8 @@ def _release(text: str) -> Release:
 
 def newest(engine: str) -> Release:
     """Return the newest release whose rules are known."""
-    return _release(_table(engine)["newest_known"])
+    known = _table(engine)
+    return _release(known.get("newest_known") or known["release"])
 
 
 def rules_for(engine: str, release: Release) -> EngineRules:

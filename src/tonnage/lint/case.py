@@ -28,7 +28,6 @@ from tonnage.memory.weights import checkpoint_bytes, served_dtype, with_precisio
 from tonnage.settings import EngineSettings
 from tonnage.settings.argv import settings_of
 from tonnage.settings.sglang import settings_of as sglang_settings_of
-from tonnage.units import GIB
 from tonnage.workload.spec import Workload
 
 LOCAL = ("/", "./", "../", "~", "s3://", "gs://", "file:", "runai", "pvc://", "oci://", "dbfs:")
@@ -72,6 +71,8 @@ class Case:
     def from_hub(self) -> bool:
         """Whether the model is named so that the engine looks for it on the hub."""
         text = self.model_text
+        if text.startswith("hf://"):
+            return True
         return bool(text) and not text.startswith(LOCAL) and text.count("/") == 1 and "://" not in text
 
     @cached_property
@@ -132,6 +133,8 @@ class Case:
         total = 1
         for number in numbers:
             total *= number
+        if self.engine == "sglang" and self.server.flag("--enable-dp-attention") is None:
+            total *= self.server.number("--dp-size") or 1
         return total
 
     @cached_property
@@ -176,7 +179,10 @@ class Case:
         """Weights of the whole model, in the precision that is served."""
         if self.model is None:
             return None
-        shape = with_precision(self.model.shape, self.asked.weights if self.asked is not None else "checkpoint")
+        try:
+            shape = with_precision(self.model.shape, self.asked.weights if self.asked is not None else "checkpoint")
+        except TonnageError:
+            shape = self.model.shape
         return sum(self.model.measured_bytes.values()) or checkpoint_bytes(shape)
 
     @property
@@ -251,7 +257,9 @@ class Case:
         pod = self.server.pod
         if pod is None or self.server.form != "pod":
             return ()
-        return tuple(policy for policy in self.bundle.policies if policy.namespace == pod.namespace and _selects(policy, dict(pod.labels)))
+        return tuple(
+            policy for policy in self.bundle.policies if policy.namespace in ("*", pod.namespace) and _selects(policy, dict(pod.labels))
+        )
 
     @cached_property
     def services(self) -> tuple[Service, ...]:
@@ -274,10 +282,13 @@ class Case:
     @cached_property
     def host(self) -> str:
         """The address the engine listens on: by flag, by the environment, or its default."""
+        boxed = self.server.box is not None and self.server.box.image is not None
+        word = self.server.environment.get({"ollama": "OLLAMA_HOST", "llama.cpp": "LLAMA_ARG_HOST"}.get(self.engine, ""))
         if self.engine == "ollama":
-            word = self.server.environment.get("OLLAMA_HOST")
-            return (word.text.rsplit(":", 1)[0] if word is not None and ":" in word.text else (word.text if word else "")) or "127.0.0.1"
-        given = self.server.text("--host")
+            return _address(word.text) if word is not None else ("0.0.0.0" if boxed else "127.0.0.1")
+        given = self.server.text("--host") or (word.text if word is not None else "")
+        if self.engine == "llama.cpp" and not given and boxed:
+            return "0.0.0.0"
         if given or self.server.flag("--uds") is not None:
             return given or "127.0.0.1"
         return "127.0.0.1" if self.engine in ("sglang", "trtllm", "llama.cpp") else "0.0.0.0"
@@ -296,8 +307,10 @@ class Case:
         box = self.server.box
         if box is not None and box.host_network is None:
             return next((port.place for port in box.ports if _open(port.address)), None)
-        if self.loopback or self.server.form == "plan":
+        if self.loopback or self.server.form == "plan" or self.server.flag("--headless") is not None:
             return None
+        if self.server.incomplete and self.server.flag("--host") is None:
+            return None  # what hides the other flags may hold the address
         flag = self.server.flag("--host")
         word = self.server.environment.get("OLLAMA_HOST") if self.engine == "ollama" else None
         return flag.place if flag is not None else (word.place if word is not None else self.server.place)
@@ -308,52 +321,6 @@ class Case:
         return self.server.form == "pod" and not self.loopback and not self.closed("ingress")
 
     # -- figures --------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def numbers(self) -> dict[str, float]:
-        """The figures that rules reason with, by name, as far as they are known."""
-        found: dict[str, float] = {}
-        if self.weights_bytes is not None:
-            found["weights_gib"] = round(self.weights_bytes / GIB, 2)
-        if self.weights_on_card is not None:
-            found["weights_gib_per_card"] = round(self.weights_on_card / GIB, 2)
-        load = self.context.load
-        if self.whole_cost is not None and self.cost is not None:
-            tokens = load.context_tokens if load is not None else 1
-            found["kv_bytes_per_token"] = self.whole_cost.growth(tokens)
-            found["kv_bytes_per_token_per_card"] = self.cost.growth(tokens)
-            if load is not None:
-                found["kv_needed_gib"] = round(load.users * self.whole_cost.sequence_bytes(load.context_tokens) / GIB, 2)
-        if self.model is not None:
-            found["attention_heads"] = self.model.shape.heads
-        if self.settings is not None and self.cost is not None:
-            found["max_model_len"] = self.settings.max_model_len or 0
-            found["max_num_seqs"] = self.settings.max_num_seqs or 0
-            found["kv_gib_at_max_len_per_card"] = round(self.cost.sequence_bytes(self.settings.max_model_len or 0) / GIB, 2)
-            bare = msgspec.structs.replace(self.asked, max_num_seqs=None) if self.asked is not None else None
-            if bare is not None and self.model is not None and self.card is not None:
-                host = Host(self.card.memory.best, self.card.compute_capability, f"{self.card.name} {self.card.slug}")
-                found["default_max_num_seqs"] = resolved(bare, self.model.shape, host, self.rules).max_num_seqs or 0
-        if self.plan is not None:
-            found["pool_tokens"] = self.plan.pool.tokens
-            found["pool_gib_per_card"] = round(max(0, self.plan.pool.bytes) / GIB, 2)
-            if self.block_tokens is not None:
-                found["attention_block_tokens"] = self.block_tokens
-        return {**found, **self._probe_numbers()}
-
-    def _probe_numbers(self) -> dict[str, float]:
-        found: dict[str, float] = {}
-        if self.load_s is not None:
-            found["load_s"] = round(self.load_s, 1)
-        pod = self.server.pod
-        if pod is not None:
-            probe = pod.probe("startup") or pod.probe("liveness")
-            if probe is not None:
-                found["startup_budget_s"] = probe.patience_s
-            cards = (self.server.box.cards if self.server.box is not None else None) or self.ranks
-            if pod.surge is not None:
-                found["gpus_wanted_during_update"] = (pod.replicas + pod.surge) * cards
-        return found
 
     @cached_property
     def load_s(self) -> float | None:
@@ -380,5 +347,18 @@ def _selects(policy: Policy, labels: dict[str, str]) -> bool:
     return True
 
 
+def _address(text: str) -> str:
+    """Return the address of `[scheme://]address[:port]`.
+
+    >>> _address("http://127.0.0.1:11434"), _address("0.0.0.0:11434"), _address(":11434")
+    ('127.0.0.1', '0.0.0.0', '0.0.0.0')
+    """
+    bare = text.partition("://")[2] or text
+    host = bare.split("/")[0]
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return (host.rsplit(":", 1)[0] if ":" in host else host) or "0.0.0.0"
+
+
 def _open(address: str) -> bool:
-    return not (address.startswith("127.") or address in ("localhost", "::1"))
+    return not (address.startswith("127.") or address in ("localhost", "::1") or "$" in address)

@@ -17,6 +17,8 @@ from tonnage.settings.sglang import split_words as split_sglang
 SPEAKERS = {"echo", "printf", "cat", "grep", "pkill", "killall", "which", "pip", "pip3", "man", "curl", "alias", "ps", "kill", "ls", "tee"}
 """Programs that may hold an engine's name among their words and start none."""
 
+ASKS = ("--help", "-h", "--version")
+"""Words that make an engine print something and leave."""
 PROGRAMS = {"sh", "bash", "python", "python3", "ray", "sleep", "tail", "env", "nvidia-smi", "vllm", "torchrun", "pip", "uv"}
 """Programs that an engine's image may be told to run instead of the engine."""
 
@@ -29,13 +31,13 @@ MODULES = {
     "sglang": "sglang",
 }
 IMAGES = (
-    ("sglang", "sglang"),
-    ("vllm", "vllm"),
-    ("llama.cpp", "llama.cpp"),
-    ("ollama", "ollama"),
-    ("tensorrt", "trtllm"),
-    ("trtllm", "trtllm"),
+    (re.compile(r"sglang"), "sglang"),
+    (re.compile(r"(?:.*[-_])?vllm(?:-(?:openai|rocm|cpu|tpu|xpu|gaudi|neuron|serve|ascend).*)?"), "vllm"),
+    (re.compile(r"llama\.cpp"), "llama.cpp"),
+    (re.compile(r"ollama"), "ollama"),
+    (re.compile(r"tensorrt-llm.*|trtllm.*|tensorrt_llm.*"), "trtllm"),
 )
+"""Names of repositories (their last part) whose images hold an engine."""
 WITHOUT_COMMAND = ("vllm", "llama.cpp", "ollama")
 """Engines whose images start them with no command given."""
 OTHERS_TAGS = ("lmcache",)
@@ -52,6 +54,7 @@ class Invocation(msgspec.Struct, frozen=True):
     flags: tuple[Flag, ...]
     environment: dict[str, Word] = {}
     incomplete: str = ""
+    wrapper: str = ""
 
 
 def engine_of_image(image: str) -> str:
@@ -60,8 +63,8 @@ def engine_of_image(image: str) -> str:
     >>> engine_of_image("vllm/vllm-openai:v0.20.2"), engine_of_image("nginx:1.27")
     ('vllm', '')
     """
-    repository = image.split("@")[0].lower()
-    return next((engine for part, engine in IMAGES if part in repository), "")
+    name = image.split("@")[0].lower().rsplit("/", 1)[-1].split(":")[0]
+    return next((engine for pattern, engine in IMAGES if pattern.fullmatch(name)), "")
 
 
 def release_of_image(image: str) -> tuple[int, int] | None:
@@ -73,7 +76,7 @@ def release_of_image(image: str) -> tuple[int, int] | None:
     repository, _, name = image.split("@")[0].rpartition("/")
     match = _TAG.search(name) if repository.rsplit("/", 1)[-1] not in OTHERS_TAGS else None
     release = release_tuple(f"{match[1]}.{match[2]}") if match else None
-    return release if release is not None and release >= OLDEST else None
+    return release if release is not None and OLDEST <= release < (2, 0) else None
 
 
 def invocation(words: Sequence[Word], *, image: str = "", release: tuple[int, int] | None = None) -> Invocation | None:
@@ -87,13 +90,18 @@ def invocation(words: Sequence[Word], *, image: str = "", release: tuple[int, in
         name, equals, value = word.text.partition("=")
         if equals and name.isidentifier():
             environment[name] = Word(value, msgspec.structs.replace(word.place, column=word.place.column + len(name) + 1))
-        found = _started(words, index)
+        found = _started(words, index) or (("ollama", index + 1) if inside == "ollama" and index == 0 and word.text == "serve" else None)
         if found is not None:
             engine, after = found
+            if any(other.text in ASKS for other in words[after:]):
+                return None
             return _read(engine, word, words[after:], environment, release)
-    if inside in WITHOUT_COMMAND and words and _name(words[0]) not in PROGRAMS:
-        return _read(inside, words[0], words, environment, release)
-    return None
+    if inside not in WITHOUT_COMMAND or not words or _name(words[0]) in PROGRAMS:
+        return None
+    if inside == "ollama":
+        return None  # `serve` is met above; pull, run and others start no server
+    after = 1 if inside == "vllm" and words[0].text == "serve" else 0
+    return _read(inside, words[0], words[after:], environment, release)
 
 
 def _name(word: Word) -> str:
@@ -134,7 +142,8 @@ def _read(engine: str, first: Word, words: Sequence[Word], environment: dict[str
     model = _model(engine, words, positional, flags)
     hides = next((words[at].text for at in positional if words[at].unresolved and words[at] is not model), "")
     hides = hides or next((flag.given for flag in flags if flag.name == "--config"), "")
-    return Invocation(engine, first, model, flags, environment, hides)
+    wrapper = next((flag.name for flag in flags if flag.name == "--omni"), "")
+    return Invocation(engine, first, model, flags, environment, hides, wrapper)
 
 
 MODEL_FLAGS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from functools import cached_property
 
@@ -29,10 +30,11 @@ class Word(msgspec.Struct, frozen=True):
 
 
 class Source(msgspec.Struct, frozen=True, dict=True):
-    """A file's name and text."""
+    """A file's name and text; `interpolates` fills in `${NAME:-default}` in the texts of YAML, as compose does."""
 
     file: str
     text: str
+    interpolates: bool = False
 
     @cached_property
     def starts(self) -> list[int]:
@@ -51,6 +53,11 @@ class Source(msgspec.Struct, frozen=True, dict=True):
     def offset(self, line: int, column: int) -> int:
         """Return the offset of a line and column, both counted from 0, as a YAML reader gives them."""
         return self.starts[line] + column if line < len(self.starts) else len(self.text)
+
+    def only(self, start: int, end: int) -> Source:
+        """Return the file with blanks for all that stands outside two offsets: places in it are those of the file."""
+        before = re.sub(r"[^\n]", " ", self.text[:start])
+        return Source(self.file, before + self.text[start:end], self.interpolates)
 
     def located(self, texts: list[str], start: int, end: int) -> list[Word]:
         """Return words with the places at which they are found, in order, between two offsets; `start` where one is not."""

@@ -9,6 +9,7 @@ from typing import Any
 from tonnage.errors import UnknownError, closest_hint
 from tonnage.lint.case import Case
 from tonnage.lint.context import Context
+from tonnage.lint.figures import numbers
 from tonnage.lint.problem import Finding, Judged, NotJudged, Problem, Report
 from tonnage.lint.rules import RULES
 from tonnage.lint.server import Bundle
@@ -101,5 +102,5 @@ def _judged(case: Case) -> Judged:
         case.engine + release,
         case.model.name if case.model is not None else case.model_text,
         case.card.name if case.card is not None else "",
-        case.numbers,
+        numbers(case),
     )

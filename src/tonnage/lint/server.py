@@ -155,7 +155,8 @@ class Server(msgspec.Struct, frozen=True):
     """One engine as someone runs it.
 
     `engine` is a name of `facts/engine.py`; `release` what its image's tag says; `model` the word that names the model.
-    `joined` are words that hold several. `incomplete` names what hides flags from us: a variable, a --config file.
+    `joined` are words that hold several. `incomplete` names what hides flags from us: a variable, a --config file; `wrapper` a
+    program around the engine with flags of its own; `broken` is where a continuation ends too early; `copies` run alike.
     """
 
     form: Form
@@ -173,6 +174,9 @@ class Server(msgspec.Struct, frozen=True):
     measured: Measured | None = None
     evaluated: bool = False
     incomplete: str = ""
+    wrapper: str = ""
+    broken: Place | None = None
+    copies: int = 1
     last_line: int = 0
 
     def flag(self, *names: str) -> Flag | None:
@@ -203,7 +207,7 @@ class Server(msgspec.Struct, frozen=True):
     @property
     def replicas(self) -> int:
         """Engines alike that share the users."""
-        return self.pod.replicas if self.pod is not None else 1
+        return self.pod.replicas if self.pod is not None else self.copies
 
 
 class Gateway(msgspec.Struct, frozen=True):

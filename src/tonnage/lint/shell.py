@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tonnage.errors import InputError
-from tonnage.lint.place import Source, Word
+from tonnage.lint.place import Place, Source, Word
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
@@ -24,10 +24,14 @@ MOST_WORDS = 200_000
 
 @dataclass(slots=True)
 class Statement:
-    """One simple command: its words, and the environment it is given, by name."""
+    """One simple command: its words, and the environment it is given, by name.
+
+    `broken` is where a backslash before blanks ends a line that was meant to go on.
+    """
 
     words: list[Word]
     environment: dict[str, Word] = field(default_factory=dict)
+    broken: Place | None = None
 
 
 @dataclass(slots=True)
@@ -41,10 +45,10 @@ class _Raw:
     array: list[_Raw] | None = None
 
 
-def statements(source: Source, start: int = 0, end: int | None = None) -> list[Statement]:
+def statements(source: Source, start: int = 0, end: int | None = None, *, variables: dict[str, list[str]] | None = None) -> list[Statement]:
     """Return the simple commands of a script, in order, with what earlier lines assign and export filled in."""
     end = len(source.text) if end is None else end
-    variables: dict[str, list[str]] = {}
+    variables = dict(variables or {})
     exported: dict[str, Word] = {}
     found: list[Statement] = []
     for raws in _commands(source.text, start, end):
@@ -82,7 +86,10 @@ def _statement(source: Source, raws: list[_Raw], variables: dict[str, list[str]]
             elif name in variables and words[0].text == "export":
                 exported[name] = Word(" ".join(variables[name]), word.place)
         return None
-    return Statement(words, {**exported, **own})
+    cut = next((raw for raw in raws if source.text[raw.at : raw.at + 2] in ("\\ ", "\\\t")), None)
+    broken = source.place(cut.at) if cut is not None else None
+    words = [word for word in words if broken is None or word.place < broken]
+    return Statement(words, {**exported, **own}, broken) if words else None
 
 
 def _words(raw: _Raw, variables: dict[str, list[str]]) -> list[str]:
@@ -152,6 +159,16 @@ def _commands(text: str, start: int, end: int) -> Iterator[list[_Raw]]:
                 raise InputError(f"holds more than {MOST_WORDS:,} words: no script")
     if raws:
         yield raws
+
+
+def here_documents(text: str) -> Iterator[tuple[int, int]]:
+    """Yield (start, end) of what a script feeds to its commands by here-documents."""
+    for match in re.finditer(r"<<-?[ \t]*(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\1", text):
+        newline = text.find("\n", match.end())
+        if newline == -1:
+            return
+        end = _after_document(text, newline + 1, len(text), match[2])
+        yield newline + 1, text.rfind("\n", 0, max(newline + 1, end - 1)) + 1 if end < len(text) or text.endswith("\n") else end
 
 
 def _past_blanks(text: str, at: int, end: int) -> int:

@@ -18,6 +18,7 @@ from tonnage.lint.forms.systemd import is_unit, read_unit
 from tonnage.lint.forms.values import is_values, read_values
 from tonnage.lint.place import Source
 from tonnage.lint.server import Bundle
+from tonnage.lint.shell import here_documents
 from tonnage.lint.yaml_text import documents
 
 LARGEST_BYTES = 4 * 2**20
@@ -48,15 +49,19 @@ def read_bundle(sources: Sequence[Source]) -> Bundle:
 
     Raises InputError: a file that is none of the forms, or YAML that is none.
     """
-    found = [_read(source) for source in sources]
     silenced = {key: rules for source in sources for key, rules in ignored(source).items()}
+    return joined([_read(source) for source in sources], silenced)
+
+
+def joined(found: Sequence[Bundle], silenced: dict[tuple[str, int], frozenset[str]] | None = None) -> Bundle:
+    """Return bundles as one."""
     return Bundle(
         tuple(server for one in found for server in one.servers),
         tuple(policy for one in found for policy in one.policies),
         tuple(service for one in found for service in one.services),
         tuple(gateway for one in found for gateway in one.gateways),
         tuple(alert for one in found for alert in one.alerts),
-        silenced,
+        silenced or {},
         tuple(secret for one in found for secret in one.secrets),
     )
 
@@ -68,35 +73,55 @@ def _read(source: Source) -> Bundle:
         return Bundle(tuple(read_unit(source)))
     if _is_yaml(source):
         return _yaml(source)
-    return Bundle(tuple(read_script(source)))
+    return _script(source)
+
+
+def _script(source: Source) -> Bundle:
+    """Return what a script starts, and what it feeds to others by here-documents: manifests, compose files, units."""
+    servers = read_script(source)
+    if "<<" not in source.text:
+        return Bundle(tuple(servers))
+    found = [Bundle(tuple(servers))]
+    for start, end in here_documents(source.text):
+        inner = source.only(start, end)
+        if is_unit(inner.text):
+            found.append(Bundle(tuple(read_unit(inner))))
+        elif re.search(r"^(?:apiVersion|services|servingEngineSpec):", source.text[start:end], re.MULTILINE):
+            try:
+                found.append(_yaml(inner))
+            except InputError:
+                continue  # a template that only the shell can fill in
+    return joined(found)
 
 
 def _is_yaml(source: Source) -> bool:
     if source.file.endswith((".yaml", ".yml", ".json")):
         return True
-    if source.file.endswith((".sh", ".bash")) or source.text.startswith("#!"):
+    if source.text.startswith("#!"):
         return False
-    for line in source.text.splitlines()[:2000]:
-        if line.strip() and not line.lstrip().startswith("#"):
-            return bool(_YAML_START.match(line))
-    return False
+    first = next((line for line in source.text.splitlines()[:2000] if line.strip() and not line.lstrip().startswith("#")), "")
+    if source.file.endswith((".sh", ".bash")):
+        return re.match(r"(?:apiVersion|kind|services|servingEngineSpec):", first) is not None
+    return bool(_YAML_START.match(first))
 
 
 def _yaml(source: Source) -> Bundle:
     found = documents(source)
     manifests = [document for document in found if document.get("kind") and document.get("apiVersion")]
     held = read_manifests(source, manifests)
-    servers, gateways, alerts = list(held.servers), [], []
+    servers, gateways, alerts, secrets = list(held.servers), [], [], list(held.secrets)
     for document in found:
         if is_rules(document):
             alerts += read_alerts(source, document)
         elif is_envoy(document):
             gateways.append(read_gateway(source, document))
         elif document.get("services").kind == "mapping":
-            servers += read_compose(source, document)
+            composed, more = read_compose(source, document)
+            servers += composed
+            secrets += more
         elif not document.get("apiVersion") and is_values(document):
             servers += read_values(source, document)
-    return Bundle(tuple(servers), held.policies, held.services, tuple(gateways), tuple(alerts), {}, held.secrets)
+    return Bundle(tuple(servers), held.policies, held.services, tuple(gateways), tuple(alerts), {}, tuple(secrets))
 
 
 def ignored(source: Source) -> dict[tuple[str, int], frozenset[str]]:

@@ -5,6 +5,7 @@ Reading is PyYAML's; what stands here asks a node for a key, a list or a text wi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -93,7 +94,8 @@ class Yaml:
         if self.kind != "scalar":
             return ""
         assert self.node is not None
-        return str(self.node.value)
+        text = str(self.node.value)
+        return interpolated(text) if self.source.interpolates and "$" in text else text
 
     @property
     def word(self) -> Word:
@@ -118,6 +120,18 @@ class Yaml:
     def labels(self) -> tuple[tuple[str, str], ...]:
         """Return a mapping of texts as pairs."""
         return tuple((key.text, value.text) for key, value in self.pairs())
+
+
+_DEFAULT = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*:?-([^{}$]*)\}")
+
+
+def interpolated(text: str) -> str:
+    """Return a text with the defaults of its variables; without one a variable stays as it is.
+
+    >>> interpolated("${BIND:-127.0.0.1}:${PORT}:8000")
+    '127.0.0.1:${PORT}:8000'
+    """
+    return _DEFAULT.sub(lambda match: match[1], text)
 
 
 def documents(source: Source) -> list[Yaml]:

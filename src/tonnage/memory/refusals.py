@@ -41,7 +41,7 @@ def refusals(shape: ModelShape, settings: EngineSettings, capability: tuple[int,
     return (
         *_support(shape, settings, rules),
         *_parallel(shape, settings),
-        *_blocks(shape, settings, capability),
+        *_blocks(shape, settings, capability, rules),
         *_attention(shape, settings, capability),
         *_lengths(shape, settings),
         *_limits(shape, settings, capability),
@@ -149,14 +149,14 @@ def _parallel(shape: ModelShape, settings: EngineSettings) -> Iterator[Refusal]:
         )
 
 
-def _blocks(shape: ModelShape, settings: EngineSettings, capability: tuple[int, int] | None) -> Iterator[Refusal]:
+def _blocks(shape: ModelShape, settings: EngineSettings, capability: tuple[int, int] | None, rules: EngineRules) -> Iterator[Refusal]:
     blocks = {target.scheme.block for target in shape.quantisation.targets if target.scheme.form == "fp8-block"}
     if not blocks:
         return
     side = max(blocks)[0]
     for width in sorted({t.rows for layer in set(shape.layers) for t in layer.tensors if t.experts and t.share == "column" and t.linear}):
         own = width if settings.parallel.expert else width // (settings.parallel.tp * settings.parallel.dp)
-        if own % side and own % 32:
+        if own % side and own % min(side, rules.fp8_expert_unit):
             yield Refusal(
                 "quantisation-block",
                 f"an expert's width of {own} on a rank does not divide by the FP8 scale block of {side}",

@@ -136,7 +136,8 @@ def _hung(window: Window) -> Verdict | None:
         return None
     return Verdict(
         "hung", window.engine.label, (*_gauges(window), ("steps", f"+0 in {window.seconds:g} s")),
-        f"{counted(int(before), 'request')} run, and in {window.seconds:g} s no step was made and no token came; /health may still answer 200",
+        f"{counted(int(before), 'request')} run, and in {window.seconds:g} s no step was made and no token came; "
+        "/health may still answer 200",
         "take a stack dump (py-spy), then restart the engine; look for a collective or a lock, and do not judge by /health",
     )  # fmt: skip
 
@@ -252,7 +253,8 @@ def _uneven(windows: list[Window]) -> Iterator[Verdict]:
     at = windows[loads.index(busiest)]
     if busiest >= 8 and busiest > UNEVEN * max(1.0, least) and (at.now("waiting") or (at.now("cache") or 0) >= CACHE_HIGH):
         yield Verdict(
-            "load-uneven", at.engine.label, tuple((f"engine {window.engine.label}", f"{load:,.0f} requests") for window, load in zip(windows, loads, strict=True)),
+            "load-uneven", at.engine.label,
+            tuple((f"engine {window.engine.label}", f"{load:,.0f} requests") for window, load in zip(windows, loads, strict=True)),
             f"engine {at.engine.label} has {busiest:,.0f} requests while another has {least:,.0f}",
             "balance by running requests (least request), not round robin; with prefix routing bound its skew",
         )  # fmt: skip

@@ -13,7 +13,8 @@ from tonnage.report.terminal import paint, sentence, table, wrapped
 from tonnage.units import counted, gib
 
 LEDGER = (
-    ("weights", "weights_bytes"), ("activations", "activation_bytes"), ("context, comms", "non_torch_bytes"), ("CUDA graphs", "graphs_bytes"),
+    ("weights", "weights_bytes"), ("activations", "activation_bytes"),
+    ("context, comms", "non_torch_bytes"), ("CUDA graphs", "graphs_bytes"),
     ("cache pool", "pool_bytes"),
 )  # fmt: skip
 COUNTS = (("tokens", "pool_tokens"), ("blocks", "blocks"), ("concurrency", "concurrency"), ("block tokens", "attention_block_tokens"))

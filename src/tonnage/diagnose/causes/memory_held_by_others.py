@@ -21,7 +21,8 @@ def explain(start: Start, sign: Sign, case: Case) -> Told:
         )
     most = floor(100 * free / total) / 100
     return Told(
-        f"{total - free:.1f} of {total:g} GiB of {device} are held by others; the engine asks for {sign.words.get('share', '')} of the total "
+        f"{total - free:.1f} of {total:g} GiB of {device} are held by others; the engine asks for "
+        f"{sign.words.get('share', '')} of the total "
         f"({sign.words.get('wanted', '')} GiB), and {free:g} are free",
         f"find and end the other process on {device} (nvidia-smi on the host, other containers too); --gpu-memory-utilization {most:.2f} "
         "would start, with less cache on every card",

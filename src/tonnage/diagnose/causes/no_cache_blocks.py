@@ -21,7 +21,8 @@ def explain(start: Start, sign: Sign, case: Case) -> Told:
     of = f" utilization {share} of the card" if share else " the engine's share of the card"
     return Told(
         f"{spent} exceed{of}{short}: nothing is left for cache blocks",
-        "raise --gpu-memory-utilization towards 0.95 only if that gives a useful pool; else --max-num-batched-tokens 2048, more cards, or a "
+        "raise --gpu-memory-utilization towards 0.95 only if that gives a useful pool; else "
+        "--max-num-batched-tokens 2048, more cards, or a "
         "narrower checkpoint. Lowering it makes it worse",
         numbers,
     )

@@ -21,5 +21,6 @@ def explain(start: Start, sign: Sign, case: Case) -> Told:
     return Told(
         f"weights and pool were fine; memory ran out while CUDA graphs were captured: {charged}"
         + (f", and utilization is {share}" if share else ""),
-        f"use --gpu-memory-utilization {lower}, fewer capture sizes (--max-cudagraph-capture-size), or --enforce-eager at the cost of speed",
+        f"use --gpu-memory-utilization {lower}, fewer capture sizes (--max-cudagraph-capture-size), or "
+        "--enforce-eager at the cost of speed",
     )

@@ -32,13 +32,15 @@ def explain(start: Start, sign: Sign, case: Case) -> Told:
         numbers["attention_block_tokens"] = block
     if block > shared:
         return Told(
-            f"{rate:.1%} of prompt tokens are found: the {shared:,} shared tokens are shorter than one attention block of {block:,}, and only whole "
+            f"{rate:.1%} of prompt tokens are found: the {shared:,} shared tokens are shorter than one attention block "
+            f"of {block:,}, and only whole "
             "blocks are found again",
             f"make the shared prefix longer than {block:,} tokens, or use --no-enable-prefix-caching and win its state blocks",
             numbers,
         )
     return Told(
-        f"{rate:.1%} of prompt tokens are found although {shared:,} are shared: what comes first differs (a date, a name, an id), or blocks are evicted "
+        f"{rate:.1%} of prompt tokens are found although {shared:,} are shared: what comes first differs (a date, "
+        "a name, an id), or blocks are evicted "
         "before they are used again",
         "put what changes behind what is shared; give the pool room, or route equal prefixes to the same replica",
         numbers,

@@ -21,7 +21,8 @@ def explain(start: Start, sign: Sign, case: Case) -> Told:
         wanted = -(-int(2 * total * each + 180) // 60) * 60
     seconds = f" {after:,} s after it began" if after is not None else ""
     return Told(
-        f"SIGTERM ended the start{seconds}{loaded}: the startup or liveness probe gives up before loading is done. Nothing is wrong with the GPU",
+        f"SIGTERM ended the start{seconds}{loaded}: the startup or liveness probe gives up before loading is done. "
+        "Nothing is wrong with the GPU",
         f"let the startup probe wait {wanted} s (loading, compilation, graphs)"
         if wanted
         else "let the startup probe wait for loading and compilation: 15 minutes or more",

@@ -15,7 +15,8 @@ def explain(start: Start, sign: Sign, case: Case) -> Told:
     users = case.load.users if case.load is not None else 0
     plan = f", {users} for the users planned" if 0 < users <= blocks else ""
     return Told(
-        f"max-num-seqs {asked:,}{default} is above the {blocks:,} blocks of the pool, and each running sequence of this hybrid needs one for its "
+        f"max-num-seqs {asked:,}{default} is above the {blocks:,} blocks of the pool, and each running sequence of "
+        "this hybrid needs one for its "
         "state; no memory ran out, graph capture refuses",
         f"use --max-num-seqs {blocks} or less{plan}",
         {"max_num_seqs": blocks, "max_num_seqs_default": asked},

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from tonnage.lint.invocation import invocation
 from tonnage.lint.place import Source, Word
-from tonnage.lint.shell import statements
+from tonnage.lint.shell import Statement, statements
 
 SHELLS = {"sh", "bash", "ash", "dash", "zsh"}
 _KUBERNETES_VARIABLE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
@@ -36,27 +37,28 @@ def read_words(
     source: Source,
     command: Sequence[Word],
     args: Sequence[Word],
-    starts: Callable[[Sequence[Word]], bool],
     spans: Mapping[Word, tuple[int, int]],
+    environment: Mapping[str, Word] = {},
 ) -> Words:
     """Return the words that a command and its arguments start.
 
-    A shell with `-c` runs what its script says; the statement that starts an engine is taken. An item with blanks in it
-    where a word is expected is several words joined. `spans` tells where in the source an item's text stands.
+    A shell with `-c` runs what its script says; the statement that starts an engine is taken, with the container's environment
+    filled in. An item with blanks in it where a word is expected is several words joined. `spans` tells where in the source an
+    item's text stands.
     """
     words = [*command, *args]
     script = _script(words)
     if script is not None:
-        for statement in _nested(source, script, spans):
-            if starts(statement[0]):
-                return Words(tuple(statement[0]), (), statement[1])
+        for statement in nested(source, script, spans, environment):
+            if invocation(statement.words) is not None:
+                return Words(tuple(statement.words), (), statement.environment)
         return Words(())
     plain: list[Word] = []
     joined: list[Word] = []
     for index, word in enumerate(words):
         if _is_joined(word, index, words):
             joined.append(word)
-            plain += [one for statement in _nested(source, word, spans) for one in statement[0]]
+            plain += [one for statement in nested(source, word, spans) for one in statement.words]
         else:
             plain.append(word)
     return Words(tuple(plain), tuple(joined))
@@ -84,16 +86,15 @@ def _is_joined(word: Word, index: int, words: Sequence[Word]) -> bool:
     return index == 0 and len(words) >= 1 and " -" in text
 
 
-def _nested(source: Source, word: Word, spans: Mapping[Word, tuple[int, int]]) -> list[tuple[list[Word], dict[str, Word]]]:
+def nested(source: Source, word: Word, spans: Mapping[Word, tuple[int, int]] = {}, environment: Mapping[str, Word] = {}) -> list[Statement]:
     """Return the statements inside a word, with places found in the file they stand in."""
-    inner = statements(Source(source.file, word.text))
+    known = {name: [one.text] for name, one in environment.items() if not one.unresolved}
+    inner = statements(Source(source.file, word.text), variables=known)
     start, end = spans.get(word, (source.offset(word.place.line - 1, word.place.column - 1), len(source.text)))
     found = []
     for statement in inner:
-        texts = [one.text for one in statement.words]
-        placed = source.located(texts, start, end)
-        environment = {name: Word(one.text, word.place) for name, one in statement.environment.items()}
-        found.append((placed, environment))
+        placed = source.located([one.text for one in statement.words], start, end)
+        found.append(Statement(placed, {name: Word(one.text, word.place) for name, one in statement.environment.items()}))
         if placed:
             start = source.offset(placed[-1].place.line - 1, placed[-1].place.column - 1)
     return found

@@ -7,13 +7,15 @@ from typing import Literal
 
 import msgspec
 
-from tonnage.lint.forms.args import read_words
+from tonnage.lint.forms.args import nested, read_words
 from tonnage.lint.forms.secrets import secrets_in
-from tonnage.lint.invocation import Invocation, invocation, release_of_image
+from tonnage.lint.invocation import SPEAKERS, Invocation, invocation, release_of_image
 from tonnage.lint.place import Place, Source, Word
 from tonnage.lint.server import Box, Mount, Port, Server, SharedMemory
 from tonnage.lint.shell import Statement, statements
 
+DEEPEST = 3
+LONGEST_WORD = 20_000
 RUNNERS = {"docker", "podman", "nerdctl"}
 BARE_OPTIONS = {
     "-d", "--detach", "-i", "--interactive", "-t", "--tty", "--rm", "--privileged", "--init", "--read-only", "-P", "--publish-all", "-q",
@@ -42,26 +44,30 @@ def read_words_of_command(words: list[str]) -> tuple[Source, list[Server]]:
     return source, read_script(source)
 
 
-def _server(source: Source, statement: Statement) -> Server | None:
-    words = _nested(source, statement)
-    name = words[0].text.rsplit("/", 1)[-1] if words else ""
+def _server(source: Source, statement: Statement, depth: int = 0) -> Server | None:
+    words = statement.words
+    name = words[0].text.rsplit("/", 1)[-1]
     index = next((at for at, word in enumerate(words[:4]) if word.text.rsplit("/", 1)[-1] in RUNNERS), None)
-    if index is not None and any(word.text == "run" for word in words[index + 1 : index + 3]):
-        run = next(at for at in range(index + 1, index + 3) if words[at].text == "run")
+    run = next((at for at in range(index + 1, min(index + 3, len(words))) if words[at].text == "run"), None) if index is not None else None
+    if index is not None and run is not None and "compose" not in [word.text for word in words[index:run]]:
         return _container(source, words[index], words[run + 1 :], statement)
     found = invocation(words) if index is None else None
-    if found is None:
-        return None
-    environment = {**statement.environment, **found.environment}
-    return server_of(found, "command", name, environment, secrets_in(environment, found.flags, shell=True))
+    if found is not None:
+        environment = {**statement.environment, **found.environment}
+        return server_of(found, "command", name, environment, secrets_in(environment, found.flags, shell=True), broken=statement.broken)
+    return _inside(source, statement, depth) if name not in SPEAKERS else None
 
 
-def _nested(source: Source, statement: Statement) -> list[Word]:
-    """Return the words of a statement; of `sh -c '...'` those of the statement inside that starts an engine."""
-    read = read_words(source, statement.words[:1], statement.words[1:], lambda words: invocation(words) is not None, {})
-    inner = [] if read.joined else list(read.words)
-    statement.environment.update(read.environment)
-    return inner or statement.words
+def _inside(source: Source, statement: Statement, depth: int) -> Server | None:
+    """Return the server that a word of a statement starts when it is run itself: by sh -c, ssh, tmux, srun, eval."""
+    for word in statement.words[1:] if depth < DEEPEST else ():
+        if " " not in word.text.strip() or len(word.text) > LONGEST_WORD:
+            continue
+        for inner in nested(source, word, {}, statement.environment):
+            server = _server(source, Statement(inner.words, {**statement.environment, **inner.environment}), depth + 1)
+            if server is not None:
+                return server
+    return None
 
 
 def server_of(
@@ -69,7 +75,8 @@ def server_of(
 ) -> Server:
     """Return the server of an engine's start."""
     value = {"form": form, "name": name, "place": found.place.place, "engine": found.engine, "model": found.model, "flags": found.flags,
-             "environment": environment, "secrets": tuple(secrets), "incomplete": found.incomplete, **more}  # fmt: skip
+             "environment": environment, "secrets": tuple(secrets), "incomplete": found.incomplete,
+             "wrapper": found.wrapper, **more}  # fmt: skip
     return Server(**value)  # type: ignore[arg-type]
 
 
@@ -99,7 +106,7 @@ def _container(source: Source, runner: Word, words: Sequence[Word], statement: S
         if name in ("-e", "--env"):
             key, equals, value = word.text.partition("=")
             environment[key] = Word(value if equals else f"${key}", word.place)
-    read = read_words(source, [entry] if entry else [], rest, lambda ws: invocation(ws, image=image.text) is not None, {})
+    read = read_words(source, [entry] if entry else [], rest, {}, environment)
     found = invocation(read.words, image=image.text)
     if found is None:
         from tonnage.lint.invocation import WITHOUT_COMMAND, engine_of_image
@@ -117,6 +124,7 @@ def _container(source: Source, runner: Word, words: Sequence[Word], statement: S
         release=release_of_image(image.text) if found.engine == "vllm" else None,
         joined=read.joined,
         box=_box(image, options),
+        broken=statement.broken,
     )
 
 
@@ -125,9 +133,9 @@ def _box(image: Word, options: Sequence[tuple[str, Word]]) -> Box:
         return next((word for name, word in reversed(options) if name in names), None)
 
     shm, ipc, network, user, gpus = last("--shm-size"), last("--ipc"), last("--network", "--net"), last("-u", "--user"), last("--gpus")
-    runtime, devices = last("--runtime"), last("--device")
+    runtime = last("--runtime")
+    others = any(name in ("--device", "--privileged") for name, _ in options)
     mounts = [mount for name, word in options if (mount := _mount(name, word)) is not None]
-    cdi = devices is not None and "gpu" in devices.text
     return Box(
         image,
         shared_memory=_shared_memory(shm, mounts),
@@ -138,7 +146,7 @@ def _box(image: Word, options: Sequence[tuple[str, Word]]) -> Box:
         ports=tuple(published(word.text, word.place) for name, word in options if name in ("-p", "--publish")),
         mounts=tuple(mounts),
         cards=_gpus(gpus.text) if gpus is not None else None,
-        asks_cards=gpus is not None or cdi or (runtime is not None and runtime.text == "nvidia"),
+        asks_cards=gpus is not None or others or (runtime is not None and runtime.text == "nvidia"),
         cards_place=gpus.place if gpus is not None else None,
     )
 

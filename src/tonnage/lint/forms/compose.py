@@ -7,15 +7,23 @@ from tonnage.lint.forms.command import memory_bytes, published, server_of, user_
 from tonnage.lint.forms.secrets import secrets_in
 from tonnage.lint.invocation import WITHOUT_COMMAND, Invocation, engine_of_image, invocation, release_of_image
 from tonnage.lint.place import Source, Word
-from tonnage.lint.server import Box, Mount, Port, Server, SharedMemory
+from tonnage.lint.server import Box, Mount, Port, Secret, Server, SharedMemory
 from tonnage.lint.shell import statements
 from tonnage.lint.yaml_text import Yaml
 
 
-def read_compose(source: Source, document: Yaml) -> list[Server]:
-    """Return the servers of a compose file."""
-    servers = (_server(source, name, service) for name, service in document.get("services").pairs())
-    return [server for server in servers if server is not None]
+def read_compose(source: Source, document: Yaml) -> tuple[list[Server], list[Secret]]:
+    """Return the servers of a compose file, and what stands in clear text in its other services."""
+    document = Yaml(Source(source.file, source.text, interpolates=True), document.node)
+    servers: list[Server] = []
+    secrets: list[Secret] = []
+    for name, service in document.get("services").pairs():
+        server = _server(document.source, name, service)
+        if server is not None:
+            servers.append(server)
+        else:
+            secrets += secrets_in(_environment(service.get("environment")), ())
+    return servers, secrets
 
 
 def _server(source: Source, name: Word, service: Yaml) -> Server | None:
@@ -30,7 +38,7 @@ def _server(source: Source, name: Word, service: Yaml) -> Server | None:
         for node in (*service.get("command").items(), *service.get("entrypoint").items())
         for word in [node.word]
     }
-    read = read_words(source, entry, command, lambda words: invocation(words, image=text) is not None, spans)
+    read = read_words(source, entry, command, spans, environment)
     found = invocation(read.words, image=text)
     if found is None:
         if engine_of_image(text) not in WITHOUT_COMMAND or command or entry:
@@ -45,6 +53,7 @@ def _server(source: Source, name: Word, service: Yaml) -> Server | None:
         release=release_of_image(text) if found.engine == "vllm" else None,
         joined=read.joined,
         box=_box(image, service),
+        copies=service.get("deploy", "replicas").number(1) or 1,
     )
 
 
@@ -85,7 +94,10 @@ def _box(image: Word | None, service: Yaml) -> Box:
         ports=tuple(port for node in service.get("ports").items() if (port := _port(node)) is not None),
         mounts=tuple(mounts),
         cards=cards,
-        asks_cards=asked is not None or service.get("runtime").text == "nvidia",
+        asks_cards=asked is not None
+        or service.get("runtime").text == "nvidia"
+        or bool(service.get("devices"))
+        or service.get("privileged").true,
         cards_place=asked.place if asked is not None else None,
     )
 

@@ -10,7 +10,8 @@ import msgspec
 
 from tonnage.lint.forms.args import read_words, substituted
 from tonnage.lint.forms.command import memory_bytes, server_of
-from tonnage.lint.forms.secrets import LOOKS, secrets_in
+from tonnage.lint.forms.policies import cilium_policy_of, namespace_of, policy_of
+from tonnage.lint.forms.secrets import LOOKS, is_secret, secrets_in
 from tonnage.lint.invocation import Invocation, engine_of_image, invocation, release_of_image
 from tonnage.lint.place import Place, Source, Word
 from tonnage.lint.server import Box, Mount, Pod, Policy, Probe, Secret, Server, Service, SharedMemory
@@ -24,7 +25,8 @@ TEMPLATES = {
     "Job": ("spec", "template"),
     "CronJob": ("spec", "jobTemplate", "spec", "template"),
 }
-DNS = "53"
+ACCELERATORS = ("gpu.intel.com", "google.com", "aws.amazon.com", "habana.ai", "huawei.com", "cloud-tpus.google.com", "qualcomm.com")
+"""Vendors of resources other than GPUs that an engine runs on."""
 PRODUCT = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "amd.com/gpu.product-name")
 """Node labels whose value names the card."""
 
@@ -39,7 +41,7 @@ class Manifests(msgspec.Struct, frozen=True):
 
 
 def read_manifests(source: Source, documents: Sequence[Yaml]) -> Manifests:
-    """Return the servers, policies and services of a file."""
+    """Return the servers, policies and services of a file, and what stands in clear text beside the engines."""
     servers: list[Server] = []
     policies: list[Policy] = []
     services: list[Service] = []
@@ -47,14 +49,52 @@ def read_manifests(source: Source, documents: Sequence[Yaml]) -> Manifests:
     for document in _objects(documents):
         kind = document.get("kind").text
         if kind == "NetworkPolicy":
-            policies.append(_policy(document))
-        elif kind == "Service":
+            policies.append(policy_of(document))
+        elif kind in ("CiliumNetworkPolicy", "CiliumClusterwideNetworkPolicy"):
+            policies.append(cilium_policy_of(document))
+        elif kind == "Service" and document.get("apiVersion").text == "v1":
             services.append(_service(document))
-        elif kind == "ConfigMap":
-            secrets += [Secret(key.text, value.place) for key, value in document.get("data").pairs() if LOOKS.match(value.text)]
+        elif kind in ("ConfigMap", "Secret"):
+            secrets += _written(document, kind)
         else:
-            servers += _pods(source, document, kind)
+            found = list(_pods(source, document, kind))
+            servers += found
+            known = {secret.place for server in found for secret in server.secrets}
+            secrets += [secret for secret in _beside(document, kind) if secret.place not in known]
     return Manifests(tuple(servers), tuple(policies), tuple(services), tuple(secrets))
+
+
+def _written(document: Yaml, kind: str) -> list[Secret]:
+    """Return what a ConfigMap, or a Secret that is written out, holds in clear text."""
+    values = (
+        (*document.get("data").pairs(), *document.get("stringData").pairs())
+        if kind == "ConfigMap"
+        else (*document.get("stringData").pairs(),)
+    )
+    return [
+        Secret(key.text, value.place)
+        for key, value in values
+        if LOOKS.match(value.text) or (kind == "Secret" and is_secret("TOKEN", value.text))
+    ]
+
+
+def _beside(document: Yaml, kind: str) -> list[Secret]:
+    """Return what stands in clear text in any container of an object's pods."""
+    found: list[Secret] = []
+    for spec in _pod_specs(document, kind):
+        for container in (*spec.get("initContainers").items(), *spec.get("containers").items()):
+            found += secrets_in({name: word for name, word in _environment(container.get("env")).items() if word.text}, ())
+    return found
+
+
+def _pod_specs(document: Yaml, kind: str) -> list[Yaml]:
+    group = document.get("spec", "leaderWorkerTemplate")
+    if group:
+        return [group.get(part, "spec") for part in ("leaderTemplate", "workerTemplate")]
+    if kind == "Pod":
+        return [document.get("spec")]
+    template = document.get(*TEMPLATES.get(kind, ("spec", "template")))
+    return [template.get("spec") if template.get("spec") else template, document.get("spec", "predictor"), document.get("spec")]
 
 
 def _objects(documents: Sequence[Yaml]) -> Iterator[Yaml]:
@@ -63,10 +103,6 @@ def _objects(documents: Sequence[Yaml]) -> Iterator[Yaml]:
             yield from document.get("items").items()
         else:
             yield document
-
-
-def _namespace(document: Yaml) -> str:
-    return document.get("metadata", "namespace").text or "default"
 
 
 def _pods(source: Source, document: Yaml, kind: str) -> Iterator[Server]:
@@ -87,18 +123,38 @@ def _pods(source: Source, document: Yaml, kind: str) -> Iterator[Server]:
                 yield from _containers(source, name, template, msgspec.structs.replace(pod, pods_a_replica=size))
     elif kind == "InferenceService":
         yield from _inference_service(source, name, document)
+    elif spec.get("template", "spec", "containers") or spec.get("template", "containers") or spec.get("containers"):
+        template = spec.get("template") if spec.get("template", "spec") else document
+        inner = template.get("spec") if spec.get("template", "spec") else (spec.get("template") if spec.get("template") else spec)
+        yield from _of_spec(source, name, inner, _pod(document, template, kind))
+
+
+OTHER_FORMATS = ("sklearn", "xgboost", "lightgbm", "triton", "tensorflow", "pytorch", "onnx", "pmml", "mlflow", "paddle", "catboost")
 
 
 def _inference_service(source: Source, name: str, document: Yaml) -> Iterator[Server]:
-    """Yield the server of a KServe InferenceService: containers of its own, or a model and a runtime."""
+    """Yield the server of a KServe InferenceService: containers of its own, or a model and a runtime that starts vLLM."""
     predictor = document.get("spec", "predictor")
     replicas = predictor.get("minReplicas").number(1) or 1
     labels = (*document.get("metadata", "labels").labels(), ("serving.kserve.io/inferenceservice", name))
-    pod = Pod("InferenceService", _namespace(document), labels, replicas)
+    pod = Pod("InferenceService", namespace_of(document), labels, replicas)
+    model = predictor.get("model")
     if predictor.get("containers"):
         yield from _of_spec(source, name, predictor, pod)
-    elif predictor.get("model"):
-        yield from _container(source, name, predictor, predictor.get("model"), pod, image="vllm")
+    elif model and model.get("modelFormat", "name").text.lower() not in OTHER_FORMATS:
+        for server in _container(source, name, predictor, model, pod, image="vllm"):
+            yield _of_runtime(server, model)
+
+
+def _of_runtime(server: Server, model: Yaml) -> Server:
+    """Return a server as KServe's huggingface runtime starts it: with names of its own for the model and its alias."""
+    if model.get("modelFormat", "name").text.lower() != "huggingface":
+        return server
+    names = {"--model-name": "--served-model-name"}
+    flags = tuple(msgspec.structs.replace(flag, name=names.get(flag.name, flag.name)) for flag in server.flags)
+    given = next((flag for flag in flags if flag.name in ("--model-id", "--model-dir") and flag.value), None)
+    word = Word(given.value or "", given.place) if given is not None else server.model
+    return msgspec.structs.replace(server, flags=flags, model=word, wrapper="KServe's huggingface runtime")
 
 
 def _pod(document: Yaml, template: Yaml, kind: str, *more: tuple[str, str]) -> Pod:
@@ -107,7 +163,7 @@ def _pod(document: Yaml, template: Yaml, kind: str, *more: tuple[str, str]) -> P
     surge, unavailable, place = _update(spec, replicas, kind)
     return Pod(
         kind,
-        _namespace(document),
+        namespace_of(document),
         (*template.get("metadata", "labels").labels(), *more),
         replicas,
         surge,
@@ -156,7 +212,7 @@ def _container(source: Source, name: str, spec: Yaml, container: Yaml, pod: Pod,
     command = substituted([node.word for node in container.get("command").items()], environment)
     args = substituted([node.word for node in container.get("args").items()], environment)
     spans.update(dict(zip([*command, *args], spans.values(), strict=False)))
-    read = read_words(source, command, args, lambda words: invocation(words, image=text) is not None, spans)
+    read = read_words(source, command, args, spans, environment)
     found = invocation(read.words, image="" if container.get("command") else text)
     if found is None:
         if engine_of_image(text) not in ("vllm", "ollama") or nodes or not container:
@@ -252,9 +308,7 @@ def _cards(container: Yaml) -> tuple[int | None, Place | None]:
     limits = resources.get("limits")
     for key, value in limits.pairs():
         vendor = key.text.split("/")[0]
-        if "/" in key.text and (
-            key.text.endswith("/gpu") or "/mig-" in key.text or vendor.startswith("gpu.") or key.text == "nvidia.com/gpu.shared"
-        ):
+        if "/" in key.text and (key.text.endswith(("/gpu", "/gpu.shared")) or "/mig-" in key.text or vendor in ACCELERATORS):
             return value.number(0) or None, value.place
     if resources.get("claims"):
         return len(resources.get("claims").items()), resources.get("claims").place
@@ -281,45 +335,7 @@ def probe_of(container: Yaml, key: str, name: Any) -> Probe | None:
     )
 
 
-def _policy(document: Yaml) -> Policy:
-    spec = document.get("spec")
-    selector = spec.get("podSelector")
-    types = [item.text for item in spec.get("policyTypes").items()]
-    types = types or ["Ingress", *(["Egress"] if spec.get("egress").node is not None else [])]
-    expressions = tuple(
-        (one.get("key").text, one.get("operator").text, tuple(value.text for value in one.get("values").items()))
-        for one in selector.get("matchExpressions").items()
-    )
-    return Policy(
-        _namespace(document),
-        selector.get("matchLabels").labels(),
-        expressions,
-        _direction(spec.get("ingress"), "from") if "Ingress" in types else "",
-        _direction(spec.get("egress"), "to") if "Egress" in types else "",
-        document.place,
-    )
-
-
-def _direction(rules: Yaml, peers: str) -> Literal["open", "closed"]:
-    """Return whether the rules of a direction let everyone through."""
-    for rule in rules.items():
-        named = rule.get(peers).items()
-        ports = [port.get("port").text for port in rule.get("ports").items()]
-        if not named and not (ports and all(port == DNS for port in ports)):
-            return "open"
-        if any(_everyone(peer) for peer in named) and not (ports and all(port == DNS for port in ports)):
-            return "open"
-    return "closed"
-
-
-def _everyone(peer: Yaml) -> bool:
-    if peer.get("ipBlock", "cidr").text in ("0.0.0.0/0", "::/0"):
-        return not peer.get("ipBlock", "except").items()
-    selector = peer.get("namespaceSelector")
-    return selector.kind == "mapping" and not list(selector.pairs()) and not list(peer.get("podSelector").pairs())
-
-
 def _service(document: Yaml) -> Service:
     spec = document.get("spec")
     kind = spec.get("type")
-    return Service(_namespace(document), kind.text or "ClusterIP", spec.get("selector").labels(), (kind if kind else document).place)
+    return Service(namespace_of(document), kind.text or "ClusterIP", spec.get("selector").labels(), (kind if kind else document).place)

@@ -13,7 +13,7 @@ LOOKS = re.compile(
     r"^(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|ghp_[A-Za-z0-9]{20,}|AKIA[A-Z0-9]{12,}|eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]+\.)"
 )
 PLACEHOLDER = re.compile(r"^(?-i:[A-Z_-]+)$|your[-_ ]|xxx|\*\*\*|replace|placeholder|\.\.\.", re.IGNORECASE)
-HARMLESS = ("", "0", "1", "true", "false", "none", "null", "empty", "dummy", "changeme", "token", "/")
+HARMLESS = ("", "0", "1", "true", "false", "none", "null", "empty", "dummy", "token", "token-abc123", "/")
 
 
 def is_secret(name: str, value: str) -> bool:
@@ -40,11 +40,6 @@ def secrets_in(environment: Mapping[str, Word], flags: Sequence[Flag], *, shell:
     """Return the secrets of an environment and of flags; in a shell what a command prints is none."""
     found = [Secret(name, word.place) for name, word in environment.items() if is_secret(name, word.text)]
     for flag in flags:
-        if (
-            flag.name in ("--api-key", "--hf-token", "--admin-api-key")
-            and flag.value
-            and not hidden(flag.value)
-            and flag.value.lower() not in HARMLESS
-        ):
+        if flag.name in ("--api-key", "--hf-token", "--admin-api-key") and flag.value and is_secret("API_KEY", flag.value):
             found.append(Secret(flag.name, flag.place))
     return found

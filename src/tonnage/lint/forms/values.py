@@ -28,6 +28,7 @@ SETTINGS = {
     "maxLoras": "--max-loras",
 }
 SWITCHES = {"enablePrefixCaching": "--enable-prefix-caching", "enableChunkedPrefill": "--enable-chunked-prefill"}
+ARGUMENTS = ("command", "args", "containerArgs", "extraArgs")
 DEEPEST = 6
 
 
@@ -57,7 +58,7 @@ def _of_stack(source: Source, node: Yaml, stack: Yaml) -> Server | None:
         if key.text in SWITCHES and value:
             flags.append(Flag(SWITCHES[key.text], None if value.true else "false", key.text, key.place))
     extra = config.get("extraArgs").items()
-    read = read_words(source, [], [item.word for item in extra], lambda words: False, {item.word: (item.start, item.end) for item in extra})
+    read = read_words(source, [], [item.word for item in extra], {item.word: (item.start, item.end) for item in extra})
     found = invocation(
         [Word("vllm", node.place), Word("serve", node.place), *read.words], release=release_of_image(image.text) if image else None
     )
@@ -88,7 +89,7 @@ def _of_stack(source: Source, node: Yaml, stack: Yaml) -> Server | None:
 
 def _box(image: Word | None, around: Yaml, node: Yaml, shared: SharedMemory | None) -> Box:
     spec, container = around, node
-    context = around.get("containerSecurityContext")
+    context = next((around.get(key) for key in ("containerSecurityContext", "podSecurityContext") if around.get(key)), around.get(""))
     user, place = user_of(spec, container)
     if not user and context:
         as_user = context.get("runAsUser")
@@ -109,6 +110,17 @@ def _box(image: Word | None, around: Yaml, node: Yaml, shared: SharedMemory | No
         asks_cards=bool(cards),
         cards_place=cards.place if cards else node.place,
     )
+
+
+def _plain_memory(node: Yaml) -> SharedMemory | None:
+    """Return the /dev/shm that a plain chart's values ask for, by the names that charts use."""
+    for key in ("shm", "sharedMemory", "dshm"):
+        shm = node.get(key)
+        if shm.kind == "mapping" and not shm.get("enabled").false:
+            size = next((shm.get(name) for name in ("sizeLimit", "size") if shm.get(name)), Yaml(node.source, None))
+            return SharedMemory(memory_bytes(size.text) if size else None, (size if size else shm).place)
+    mounts = (*node.get("volumeMounts").items(), *node.get("extraVolumeMounts").items())
+    return next((SharedMemory(None, mount.place) for mount in mounts if mount.get("mountPath").text.rstrip("/") == "/dev/shm"), None)
 
 
 def _pod(around: Yaml, node: Yaml, replicas: int) -> Pod:
@@ -133,7 +145,7 @@ def _plain(node: Yaml, depth: int = 0) -> Iterator[Yaml]:
     """Yield the mappings of a values file that have an engine's image, or a command that starts one."""
     if node.kind != "mapping" or depth > DEEPEST:
         return
-    words = [item.word for key in ("command", "args", "extraArgs") for item in node.get(key).items()]
+    words = [item.word for key in ARGUMENTS for item in node.get(key).items()]
     image = node.get("image")
     repository = image.get("repository").text if image.kind == "mapping" else image.text
     inside = [item.word for item in image.get("command").items()] if image.kind == "mapping" else []
@@ -146,13 +158,16 @@ def _plain(node: Yaml, depth: int = 0) -> Iterator[Yaml]:
 
 def _of_plain(source: Source, node: Yaml) -> Server | None:
     image = node.get("image")
-    reference = _image(image.get("repository"), image.get("tag")) if image.kind == "mapping" else (image.word if image else None)
+    tag = image.get("digest") if image.get("digest") else image.get("tag")
+    reference = _image(image.get("repository"), tag) if image.kind == "mapping" else (image.word if image else None)
     text = reference.text if reference is not None else ""
-    items = [item for part in (image, node) for key in ("command", "args", "extraArgs") for item in part.get(key).items()]
-    environment = {item.get("name").text: item.get("value").word for item in node.get("env").items() if item.get("value")}
-    environment |= {key.text: value.word for key, value in node.get("env").pairs() if value.kind == "scalar"}
+    items = [item for part in (image, node) for key in ARGUMENTS for item in part.get(key).items()]
+    environment: dict[str, Word] = {}
+    for key in ("env", "extraEnv", "extraEnvVars"):
+        environment |= {item.get("name").text: item.get("value").word for item in node.get(key).items() if item.get("value")}
+        environment |= {name.text: value.word for name, value in node.get(key).pairs() if value.kind == "scalar"}
     spans = {item.word: (item.start, item.end) for item in items}
-    read = read_words(source, [], [item.word for item in items], lambda words: invocation(words, image=text) is not None, spans)
+    read = read_words(source, [], [item.word for item in items], spans, environment)
     found = invocation(read.words, image=text)
     if found is None:
         return None
@@ -164,6 +179,6 @@ def _of_plain(source: Source, node: Yaml) -> Server | None:
         secrets_in(environment, found.flags),
         release=release_of_image(text) if found.engine == "vllm" else None,
         joined=read.joined,
-        box=_box(reference, node, node, None),
+        box=_box(reference, node, node, _plain_memory(node)),
         pod=_pod(node, node, node.get("replicaCount").number(1)),
     )

@@ -19,6 +19,7 @@ from tonnage.lint.rules import (
     cache_not_kept,
     capture_sizes_large,
     cards_unscheduled,
+    continuation_broken,
     egress_open,
     engine_unsuited,
     flag_unknown,
@@ -66,6 +67,7 @@ RULES: dict[str, ModuleType] = {
     for rule in (
         flag_unknown,
         args_joined,
+        continuation_broken,
         weights_unfit,
         max_len_unfit,
         seqs_above_state_blocks,

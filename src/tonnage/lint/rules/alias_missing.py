@@ -25,7 +25,12 @@ ENGINES = ("vllm", "sglang")
 
 
 def check(case: Case) -> Iterator[Problem]:
-    if case.server.flag("--served-model-name") is not None or case.server.incomplete or case.server.model is None:
+    if (
+        case.server.flag("--served-model-name") is not None
+        or case.server.incomplete
+        or case.server.flag("--headless") is not None
+        or case.server.model is None
+    ):
         return
     yield Problem(
         case.server.place,

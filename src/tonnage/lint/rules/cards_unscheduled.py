@@ -39,8 +39,8 @@ def check(case: Case) -> Iterator[Problem]:
         holds = context.gpu_count // (box.cards * pod.pods_a_replica)
         yield Problem(
             place,
-            f"{counted(pod.replicas, 'replica')} want {counted(wanted, 'card')}; there are {context.gpu_count}",
-            f"{pod.replicas - holds} of them stay Pending",
-            f"use {counted(holds, 'replica')}, or fewer cards each",
+            f"replicas of {counted(box.cards * pod.pods_a_replica, 'card')} x {pod.replicas} are {wanted}; there are {context.gpu_count}",
+            f"{pod.replicas - holds} of {pod.replicas} stay Pending",
+            f"use {counted(holds, 'replica')}, or fewer cards each" if holds else "use fewer cards a replica",
             {"cards_wanted": wanted},
         )

@@ -24,12 +24,14 @@ from tonnage.units import counted
 ID = "gpu-count-mismatch"
 SEVERITY = "error"
 ENGINES = ("vllm", "sglang", "trtllm")
+ELSEWHERE = ("--data-parallel-size-local", "--data-parallel-rank", "--headless", "--data-parallel-backend", "--data-parallel-start-rank")
+"""Flags by which some ranks run on other machines."""
 VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 
 
 def check(case: Case) -> Iterator[Problem]:
     server = case.server
-    if server.incomplete or server.flag("--data-parallel-size-local", "--data-parallel-rank", "--headless", "--data-parallel-backend"):
+    if server.incomplete or server.wrapper or server.flag(*ELSEWHERE) or server.text("--distributed-executor-backend") == "ray":
         return
     given, where, how = _given(case)
     ranks = case.ranks
@@ -41,8 +43,8 @@ def check(case: Case) -> Iterator[Problem]:
         yield Problem(
             place,
             f"{counted(local, 'rank')} for {counted(given, 'device')} ({how})",
-            "the ranks without a device fail at start" if fewer else f"{counted(given - local, 'device')} stand idle",
-            f"use --tensor-parallel-size {given}, or give it {counted(local, 'device')}",
+            "the ranks without a device fail at start" if fewer else f"{counted(given - local, 'device')} idle",
+            f"{_ranks_for(case, given)}, or give it {counted(local, 'device')}",
             {"ranks": local, "devices": given},
             None if fewer else "warning",
         )
@@ -51,9 +53,19 @@ def check(case: Case) -> Iterator[Problem]:
             place,
             f"{counted(ranks, 'rank')} for the {counted(case.context.gpu_count, 'card')} there are",
             "the ranks without a device fail at start",
-            f"use --tensor-parallel-size {case.context.gpu_count}",
+            _ranks_for(case, case.context.gpu_count),
             {"ranks": ranks, "devices": case.context.gpu_count},
         )
+
+
+def _ranks_for(case: Case, devices: int) -> str:
+    """Return how to make as many ranks as there are devices."""
+    others = case.ranks // max(1, case.server.number("--tensor-parallel-size", "--tp-size") or 1)
+    if others > 1:
+        whole = devices % others == 0
+        tp = f": --tensor-parallel-size {devices // others} beside the other sizes" if whole else ""
+        return f"make tensor x pipeline x data parallel sizes {devices}{tp}"
+    return f"use --tensor-parallel-size {devices}"
 
 
 def _given(case: Case) -> tuple[int, Place | None, str]:

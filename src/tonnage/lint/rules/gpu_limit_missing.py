@@ -22,10 +22,12 @@ from collections.abc import Iterator
 
 from tonnage.lint.case import Case
 from tonnage.lint.problem import Problem
+from tonnage.lint.server import Box
 
 ID = "gpu-limit-missing"
 SEVERITY = "error"
 FORMS = ("docker", "compose", "pod", "values")
+ENGINES = ("vllm", "sglang", "trtllm")
 FIX = {
     "docker": "add --gpus '\"device=0\"' or as many as it has ranks",
     "compose": "add deploy.resources.reservations.devices with driver nvidia, or gpus",
@@ -36,7 +38,7 @@ FIX = {
 
 def check(case: Case) -> Iterator[Problem]:
     box, server = case.server.box, case.server
-    if box is None or box.asks_cards or "cpu" in (box.image.text.rsplit("/", 1)[-1].lower() if box.image is not None else ""):
+    if box is None or box.asks_cards or any(word in _name(box) for word in ("cpu", "tpu")):
         return
     if server.pod is not None and server.pod.kind == "InferenceService" and box.image is None:
         return
@@ -48,3 +50,8 @@ def check(case: Case) -> Iterator[Problem]:
         else "the engine finds no card",
         FIX[server.form].replace("{ranks}", str(case.ranks)),
     )
+
+
+def _name(box: Box) -> str:
+    """Return the last part of the image's name."""
+    return box.image.text.rsplit("/", 1)[-1].lower() if box.image is not None else ""

@@ -26,7 +26,7 @@ EXACT = ("", "auto", "bfloat16", "float16", "half", "bf16", "f16", "f32", "float
 
 
 def check(case: Case) -> Iterator[Problem]:
-    flag = case.server.flag("--kv-cache-dtype", "--cache-type-k", "-ctk")
+    flag = case.server.flag("--kv-cache-dtype", "--cache-type-k", "-ctk", "--cache-type-v", "-ctv")
     word = case.server.environment.get("OLLAMA_KV_CACHE_TYPE") if case.engine == "ollama" else None
     value = flag.value or "" if flag is not None else (word.text if word is not None else "")
     place = flag.place if flag is not None else (word.place if word is not None else None)

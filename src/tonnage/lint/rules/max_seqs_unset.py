@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tonnage.lint.case import Case
+from tonnage.lint.figures import numbers
 from tonnage.lint.problem import Problem
 from tonnage.lint.rules.weights_unfit import does_not_fit
 
@@ -29,7 +30,7 @@ def check(case: Case) -> Iterator[Problem]:
     if case.server.flag("--max-num-seqs") is not None or case.server.incomplete:
         return
     plan, load = case.plan, case.load
-    default = case.numbers.get("default_max_num_seqs")
+    default = numbers(case).get("default_max_num_seqs")
     said = f"the default on this card is {default:,.0f}" if default else "the default is 256, or 1,024 on cards of 70 GiB and more"
     fits = plan is not None and load is not None and not does_not_fit(case) and plan.pool.bytes > 0
     held = f"; the pool holds {plan.users.admitted} of {load.context_tokens:,} tokens" if fits and plan and load else ""

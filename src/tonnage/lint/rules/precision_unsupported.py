@@ -37,6 +37,8 @@ LEAST: dict[str, tuple[tuple[int, int], str]] = {
     "gptq": ((6, 0), "GPTQ"),
 }
 """The least compute capability of each method (vLLM 0.32, get_min_capability of model_executor/layers/quantization)."""
+TURING, TURING_SINCE = ("fp8", "nvfp4", "compressed-tensors"), (0, 14)
+"""Methods whose weight-only kernels came to compute capability 7.5 with pull request 29901 (0.14); before it was 8.0."""
 MODELOPT_FP8_EASED = (0, 29)
 """From here ModelOpt's FP8 weights run weight-only before 8.9."""
 
@@ -64,9 +66,13 @@ def check(case: Case) -> Iterator[Problem]:
         )  # fmt: skip
     yield from _weights(case, have, named)
     quantised = case.server.flag("--quantization")
-    if quantised is not None and quantised.value == "fp8" and have < (7, 5):
+    needed = (8, 0) if (case.release or TURING_SINCE) < TURING_SINCE else (7, 5)
+    if quantised is not None and quantised.value == "fp8" and have < needed:
         yield Problem(
-            quantised.place, "--quantization fp8 on a card without kernels for it", f"{named}; FP8 weights need 7.5", "serve 16-bit weights"
+            quantised.place,
+            "--quantization fp8 on a card without kernels for it",
+            f"{named}; FP8 weights need {needed[0]}.{needed[1]}",
+            "serve 16-bit weights",
         )
 
 
@@ -77,6 +83,8 @@ def _weights(case: Case, have: tuple[int, int], named: str) -> Iterator[Problem]
     place = case.server.model.place if case.server.model is not None else case.server.place
     method, label = quantisation.method, quantisation.label
     least, word = LEAST.get(method, ((0, 0), label))
+    if method in TURING and (case.release or TURING_SINCE) < TURING_SINCE:
+        least = (8, 0)
     if method == "modelopt" and "FP8" in label and "NVFP4" not in label and (case.release or (0, 0)) < MODELOPT_FP8_EASED:
         least, word = (8, 9), "ModelOpt's FP8"
     if have < least:

@@ -37,12 +37,12 @@ def check(case: Case) -> Iterator[Problem]:
     asked = settings.max_num_seqs or 0
     said = f"--max-num-seqs {asked:,}" if flag is not None else f"the default of {asked:,} sequences on this card"
     users = case.load.users if case.load is not None else 0
-    best = f"{users} for the users planned, at most {most}" if 0 < users < most else f"at most {most}"
+    best = f"{users} (the users planned), at most {most}" if 0 < users < most else f"at most {most}"
     yield Problem(
         flag.place if flag is not None else case.server.place,
         f"{said} is above the {plan.allocation.num_blocks:,} blocks of the pool",
         f"each running sequence of this hybrid needs a state block of {plan.allocation.bytes_per_block / 2**20:,.1f} MiB, and the engine "
         "refuses to capture graphs for more sequences than blocks",
-        f"use --max-num-seqs: {best}",
+        f"set --max-num-seqs to {best}",
         {"max_num_seqs": most, "default_max_num_seqs": asked} if flag is None else {"max_num_seqs": most},
     )

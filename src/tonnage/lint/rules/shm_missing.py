@@ -50,5 +50,5 @@ FIX = {
     "docker": "add --shm-size 8g",
     "compose": "add shm_size: 8gb",
     "pod": "mount an emptyDir with medium: Memory, sizeLimit 8Gi, at /dev/shm, and count it in the memory limit",
-    "values": "set vllmConfig.tensorParallelSize, by which the chart mounts /dev/shm, instead of passing it in extraArgs",
+    "values": "mount an in-memory /dev/shm: production-stack does where vllmConfig.tensorParallelSize is set (not in extraArgs)",
 }

@@ -22,15 +22,18 @@ from tonnage.memory.refusals import refusals
 
 ID = "tp-indivisible"
 SEVERITY = "error"
-ENGINES = ("vllm", "sglang")
+ENGINES = ("vllm", "sglang", "trtllm")
 NEEDS = ("model",)
 CUTS = ("quantisation-block", "quantisation-group")
 
 
 def check(case: Case) -> Iterator[Problem]:
+    flag = case.server.flag("--tensor-parallel-size", "--tp-size")
+    if case.engine == "trtllm":
+        yield from _heads(case, case.server.number("--tp-size") or 1)
+        return
     if case.model is None or case.asked is None or case.asked.parallel.tp == 1:
         return
-    flag = case.server.flag("--tensor-parallel-size", "--tp-size")
     capability = case.card.compute_capability if case.card is not None else None
     for refusal in refusals(case.model.shape, case.asked, capability, case.rules):
         if refusal.id.endswith("-divisible") or refusal.id in CUTS:
@@ -42,3 +45,13 @@ def check(case: Case) -> Iterator[Problem]:
                 {"attention_heads": case.model.shape.heads},
             )
             return
+
+
+def _heads(case: Case, tp: int) -> Iterator[Problem]:
+    """Yield what every engine refuses: heads that do not divide."""
+    flag = case.server.flag("--tp-size")
+    if case.model is not None and flag is not None and case.model.shape.heads % tp:
+        yield Problem(
+            flag.place, f"--tp_size {tp}: {case.model.shape.heads} attention heads do not divide", "the engine refuses to cut the model so",
+            "use a size that divides the heads", {"attention_heads": case.model.shape.heads},
+        )  # fmt: skip

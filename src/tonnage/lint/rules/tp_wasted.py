@@ -46,7 +46,7 @@ def check(case: Case) -> Iterator[Problem]:
         f"--tensor-parallel-size {tp} for what one card holds",
         f"one card holds the weights and {alone.users.safe} users at {load.context_tokens:,} tokens, for {counted(load.users, 'user')} "
         f"(pool {_pool(alone.pool)}){copies}",
-        f"use --tensor-parallel-size 1, and the other {counted(tp - 1, 'card')} as replicas",
+        f"use --tensor-parallel-size 1, and the other {f'{tp - 1} cards as replicas' if tp > 2 else 'card as a replica'}",
         {"users_on_one_card": alone.users.safe},
     )
 

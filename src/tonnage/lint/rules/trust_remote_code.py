@@ -27,7 +27,7 @@ def check(case: Case) -> Iterator[Problem]:
     flag = case.server.flag("--trust-remote-code", "--trust_remote_code")
     if flag is None or not flag.on:
         return
-    where = "whatever the hub holds at that moment" if case.from_hub else "the checkpoint's own Python files"
+    where = "whatever the hub holds at that moment" if case.from_hub else "the checkpoint's own Python"
     yield Problem(
         flag.place,
         "--trust-remote-code is on",

@@ -29,7 +29,7 @@ FLAG = "--enable-force-include-usage"
 
 def check(case: Case) -> Iterator[Problem]:
     counts = case.context.token_accounting or any(gateway.counts_tokens for gateway in case.bundle.gateways)
-    if not counts or case.server.on(FLAG) or case.server.incomplete:
+    if not counts or case.server.on(FLAG) or case.server.incomplete or case.server.flag("--headless") is not None:
         return
     known = case.release is None or FLAG in flags_of(case.release)
     yield Problem(

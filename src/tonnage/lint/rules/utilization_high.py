@@ -23,13 +23,17 @@ from tonnage.units import size
 
 ID = "utilization-high"
 SEVERITY = "warning"
-ENGINES = ("vllm", "sglang")
+ENGINES = ("vllm", "sglang", "trtllm")
+SHARES = (
+    "--gpu-memory-utilization", "--mem-fraction-static", "--device-memory-utilization", "--free-gpu-memory-fraction",
+    "--kv-cache-free-gpu-memory-fraction",
+)  # fmt: skip
 MOST = 0.95
 MOST_SHARED = 0.83
 
 
 def check(case: Case) -> Iterator[Problem]:
-    flag = case.server.flag("--gpu-memory-utilization", "--mem-fraction-static", "--device-memory-utilization")
+    flag = case.server.flag(*SHARES)
     try:
         share = float(flag.value or "") if flag is not None else 0.0
     except ValueError:
