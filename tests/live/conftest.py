@@ -65,6 +65,20 @@ def started(live_python: Path, tmp_path: Path) -> Callable[..., dict[str, str]]:
     return start
 
 
+@pytest.fixture
+def running(live_python: Path, tmp_path: Path) -> Callable[..., contextlib.AbstractContextManager[tuple[str, Path]]]:
+    """A server for the length of a `with`: its address, and its log, once it is ready."""
+
+    @contextlib.contextmanager
+    def run(model: Path, arguments: Sequence[str], environment: dict[str, str]) -> Iterator[tuple[str, Path]]:
+        log = tmp_path / "server.log"
+        with _server(live_python, model, arguments, environment, log):
+            ports = re.findall(r"Starting vLLM server on (http://\S+)", log.read_text(encoding="utf-8", errors="replace"))
+            yield ports[-1], log
+
+    return run
+
+
 def _started(python: Path, model: Path, arguments: Sequence[str], environment: dict[str, str], log: Path) -> dict[str, str]:
     with _server(python, model, arguments, environment, log) as page:
         labels = dict(

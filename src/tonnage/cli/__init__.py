@@ -20,6 +20,8 @@ COMMANDS = {
     "models": "tonnage.cli.models",
     "gpus": "tonnage.cli.gpus",
     "engines": "tonnage.cli.engines",
+    "adopt": "tonnage.cli.adopt",
+    "fit": "tonnage.cli.fit",
     "backtest": "tonnage.cli.backtest",
     "oracle": "tonnage.cli.oracle",
 }

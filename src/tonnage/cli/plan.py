@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from tonnage.cli.options import Count, Share, Tokens, in_colour, number_table, read_file, terminal_width, write_beside
+from tonnage.cli.site import calibration_options, corrections
 from tonnage.errors import InputError
 
 
@@ -76,6 +77,7 @@ def _example(context: click.Context, parameter: click.Parameter, asked: bool) ->
 @click.option("--prices", type=click.Path(path_type=Path), help="TOML with [usd_per_hour]: your prices of a card.")
 @click.option("--in-stock", type=click.Path(path_type=Path), help="TOML with [in_stock]: the cards you have, and how many.")
 @click.option("--oracle", type=click.Path(path_type=Path), metavar="ROW", help="What `tonnage oracle` printed: the engine's own blocks.")
+@calibration_options
 @click.option("--explain", "explained", is_flag=True, help="Show every formula with its numbers.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the plan as JSON to this file.")
@@ -283,7 +285,8 @@ def request_of(given: dict[str, Any]) -> Any:
         from tonnage.memory.oracle_row import read_row
 
         row = read_row(read_file(given["oracle"]), str(given["oracle"]))
-    return Request(model, choice.card, settings, load, rules_for(engine, release), overhead_constants(), row)
+    site = corrections(given["calibration"], none=given["no_calibration"])
+    return Request(model, choice.card, settings, load, rules_for(engine, release), overhead_constants(), row, site)
 
 
 def _parallel(given: dict[str, Any], named: int | None) -> Any:

@@ -15,9 +15,11 @@ from tonnage.facts.gpu import Card
 from tonnage.facts.overheads import OverheadConstants
 from tonnage.facts.provenance import Banded
 from tonnage.facts.shape import ModelShape
+from tonnage.facts.site import Correction
 from tonnage.memory.ledger import Line, Pool, line, pool_of
 from tonnage.memory.others import budget as other_budget
 from tonnage.memory.overhead import EngineLoad, overhead
+from tonnage.memory.site import corrected
 from tonnage.memory.weights import ExpertPadding, WeightRules, Weights, rank_weights
 from tonnage.settings import EngineSettings
 
@@ -61,15 +63,21 @@ def stage_weights(server: Server, stage: int) -> Weights:
     )
 
 
-def budget(server: Server, constants: OverheadConstants, stage: int, loaded: Iterable[Line]) -> Budget:
-    """Return the budget of a rank of a stage that has loaded these lines (weights, and a draft model if there is one)."""
+def budget(server: Server, constants: OverheadConstants, stage: int, loaded: Iterable[Line], site: Iterable[Correction] = ()) -> Budget:
+    """Return the budget of a rank of a stage that has loaded these lines (weights, and a draft model if there is one).
+
+    `site` corrects the overhead by what this site measured.
+    """
     settings, memory = server.settings, server.card.memory
     lines = list(loaded)
     if settings.engine != "vllm":
         charged, requested, kept = other_budget(settings.engine, memory, lines, settings)
         return Budget(tuple(charged), pool_of(requested, charged), requested, kept)
     share = settings.gpu_memory_utilization or 0.0
-    lines += [line(term.label, term.size, term.why) for term in overhead(engine_load(server, stage), constants) if term.charged]
+    parallel = settings.parallel
+    here = [one for one in site if one.holds(server.card.slug, settings.engine, settings.release, parallel.tp, parallel.pp)]
+    terms = corrected(overhead(engine_load(server, stage), constants), here)
+    lines += [line(term.label, term.size, term.why) for term in terms if term.charged]
     requested = Banded(ceil(memory.best * share), ceil(memory.low * share), ceil(memory.high * share), memory.confidence)
     kept = f"1 - gpu-memory-utilization {share:g}"
     if not server.rules.graphs_charged:

@@ -18,6 +18,7 @@ from tonnage.facts.gpu import Card
 from tonnage.facts.overheads import OverheadConstants
 from tonnage.facts.provenance import Confidence, weakest
 from tonnage.facts.shape import ModelShape
+from tonnage.facts.site import Correction
 from tonnage.memory.allocator import Allocation, allocate
 from tonnage.memory.budget import Budget, Server, budget, stage_weights
 from tonnage.memory.defaults import Host, resolved
@@ -66,6 +67,7 @@ class Request(msgspec.Struct, frozen=True):
     rules: EngineRules
     constants: OverheadConstants
     oracle: OracleRow | None = None
+    site: tuple[Correction, ...] = ()
 
 
 class MemoryPlan(msgspec.Struct, frozen=True):
@@ -99,7 +101,7 @@ class MemoryPlan(msgspec.Struct, frozen=True):
         half = (self.pool.high_bytes - self.pool.low_bytes) / 2
         if self.pool.bytes <= 0 or (self.pool.confidence in ("exact", "read", "measured") and half <= NARROW * self.pool.bytes):
             return ""
-        return "one start-up log of this card (diagnose --save-row, to come)"
+        return "one start-up log of this card (tonnage diagnose LOG --save-row, then fit overhead)"
 
     @property
     def shortfall_bytes(self) -> int:
@@ -139,7 +141,7 @@ def plan(request: Request) -> MemoryPlan:
     )
     cost = _share_of_stage(cost, request)
     server, row = Server(shape, settings, rules, card, dtype), request.oracle
-    budgets = [budget(server, request.constants, stage, [_weights(server, model, stage, row)]) for stage in stages]
+    budgets = [budget(server, request.constants, stage, [_weights(server, model, stage, row)], request.site) for stage in stages]
     allocation = _cut(server, cost, [entry.pool.bytes for entry in budgets], request.workload.users)
     if row is not None:
         check_row(row, settings)
