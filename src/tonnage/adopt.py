@@ -23,8 +23,9 @@ from tonnage.lint.context import Context
 from tonnage.lint.place import Place, Word
 from tonnage.lint.server import Bundle, Flag, Server
 from tonnage.memory.defaults import Host, resolved
-from tonnage.memory.measured import MeasuredPool, as_measured
+from tonnage.memory.measured import MeasuredPool, as_measured, too_large
 from tonnage.memory.plan import MemoryPlan, Request, plan
+from tonnage.memory.remarks import LOW_END
 from tonnage.monitor.page import Page
 from tonnage.settings import EngineSettings
 from tonnage.units import GIB
@@ -104,6 +105,8 @@ def adopted(told: list[Told], context: Context, site: tuple[Correction, ...] = (
 
     Raises InputError: the model or the card is not known from any of them, or the settings cannot be.
     """
+    if not context.model:
+        _agree(told)
     server, pool = _server(told), _pool(told)
     case = Case(server, Bundle(), context)
     if case.model is None:
@@ -117,12 +120,31 @@ def adopted(told: list[Told], context: Context, site: tuple[Correction, ...] = (
         raise InputError("no source names the card it runs on", where="adopt", hint="name it: --gpu CARD")
     if case.asked is None:
         raise InputError("the settings cannot be read", where="adopt", hint="tonnage lint says which flag is wrong")
+    if not on_cpu and pool.weights_bytes + pool.bytes > card.memory.best:
+        raise InputError(too_large(pool.weights_bytes, pool.bytes, card), where="adopt", hint="is --gpu right?")
     asked = _asked(case.asked, told, on_cpu=on_cpu)
     host = Host(card.memory.best, card.compute_capability, f"{card.name} {card.slug}")
     settings = resolved(asked, case.model.shape, host, case.rules)
     load = _load(context, settings, pool)
-    made = plan(Request(case.model, card, settings, load, case.rules, overhead_constants(), None, site))
-    return Adopted(as_measured(made, pool), tuple(one.source for one in told), tuple(_unknown(told, context, pool)), pool)
+    made = as_measured(plan(Request(case.model, card, settings, load, case.rules, overhead_constants(), None, site)), pool)
+    if pool.bytes or pool.blocks or pool.tokens:
+        made = msgspec.structs.replace(made, warnings=tuple(text for text in made.warnings if not text.startswith(LOW_END)))
+    return Adopted(made, tuple(one.source for one in told), tuple(_unknown(told, context, pool)), pool)
+
+
+def _agree(told: list[Told]) -> None:
+    """Raise InputError where two sources name different models."""
+    seen: dict[str, str] = {}
+    for one in told:
+        server = one.server or _server([one])
+        model = Case(server, Bundle(), Context()).model
+        if model is not None:
+            seen.setdefault(model.name, one.source)
+    if len(seen) > 1:
+        (first, here), (second, there) = list(seen.items())[:2]
+        raise InputError(
+            f"{here} runs {first}, {there} runs {second}", where="adopt", hint="give the sources of one server; or say which: --model NAME"
+        )
 
 
 def _server(told: list[Told]) -> Server:
@@ -136,7 +158,8 @@ def _server(told: list[Told]) -> Server:
     release = next((one.release for one in told if one.release is not None), None)
     release = release or next((server.release for server in servers if server.release is not None), None)
     environment = {name: word for server in servers for name, word in server.environment.items()}
-    return Server("command", "adopted", place, engine, model, tuple(flags), environment, release)
+    box = next((server.box for server in servers if server.box is not None), None)
+    return Server("command", "adopted", place, engine, model, tuple(flags), environment, release, box=box)
 
 
 def _pool(told: list[Told]) -> MeasuredPool:

@@ -77,6 +77,8 @@ def _residuals(
     pool = _gib(row, "kv_mem_gib_per_gpu")
     if pool is None:
         raise InputError("kv_mem_gib_per_gpu is empty")
+    if not any(character.isdigit() for character in row.get("version", "")):
+        raise InputError("version names no release", hint="the law differs from release to release")
     start = read_start(row, load, card)
     said: StartPrediction = predict_start(row, load, card, constants, None)
     if said.skipped or said.weights_bytes is None or said.pool_bytes is None:

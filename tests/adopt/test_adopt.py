@@ -138,3 +138,37 @@ def test_nobody_there_and_redirects_are_errors_of_the_endpoint(run: Run, server:
         fetch(f"{server}/elsewhere")
     with pytest.raises(InputError):
         base_of("ftp://x")
+
+
+def test_sources_that_disagree_or_cannot_be_are_refused(run: Run, tmp_path: Path) -> None:
+    """Two models, and more than the card holds: an error that says which, and no plan."""
+    (tmp_path / "log").write_text(LOG)
+    (tmp_path / "other.sh").write_text("vllm serve Qwen/Qwen3-0.6B\n")
+    code, _, err = run("adopt", tmp_path / "log", tmp_path / "other.sh", "--gpu", "l40s")
+    assert code == 2 and "Qwen3-8B-FP8" in err and "Qwen3-0.6B" in err
+    code, _, err = run("adopt", tmp_path / "log", "--gpu", "l4")
+    assert code == 2 and "more than the" in err and "L4" in err
+    code, _, err = run("diagnose", tmp_path / "log", "--gpu", "l4", "--save-row", tmp_path / "rows.csv")
+    assert code == 2 and "more than the" in err and not (tmp_path / "rows.csv").exists()
+
+
+def test_a_plan_that_nobody_measured_is_the_planned_one(run: Run, tmp_path: Path) -> None:
+    """And one that does not hold its users leaves with 1."""
+    (tmp_path / "run.sh").write_text(COMMAND)
+    made = plan(run, tmp_path / "run.sh", "--gpu", "l40s")
+    assert isinstance(made["pool"], dict) and made["pool"]["confidence"] != "read"
+    (tmp_path / "log").write_text(LOG)
+    code, out, _ = run("adopt", tmp_path / "log", "--gpu", "l40s", "--users", "60", "--context", "8k")
+    assert code == 1 and "fit" in out
+
+
+def test_a_start_is_counted_once(run: Run, tmp_path: Path) -> None:
+    """The same row twice is refused, and the file stays as it was."""
+    (tmp_path / "log").write_text(LOG)
+    words = ("diagnose", tmp_path / "log", "--gpu", "l40s", "--save-row", tmp_path / "rows.csv")
+    assert run(*words)[0] == 0
+    before = (tmp_path / "rows.csv").read_bytes()
+    code, _, err = run(*words)
+    assert code == 2 and "already" in err and (tmp_path / "rows.csv").read_bytes() == before
+    code, _, err = run("diagnose", tmp_path / "log", "--gpu", "l40s", "--save-row", tmp_path)
+    assert code == 2 and "Traceback" not in err

@@ -101,3 +101,17 @@ def test_context_options_win_over_the_file(run: Run, tmp_path: Path) -> None:
     command = ("--", *CLEAN.split(), "--dtype", "bfloat16")
     assert "precision-unsupported" in run("lint", "--context-file", path, *command)[1]
     assert "precision-unsupported" not in run("lint", "--context-file", path, "--gpu", "l4", *command)[1]
+
+
+def test_a_command_without_dashes_is_read_as_one(run: Run) -> None:
+    """Programs that start engines begin a command line."""
+    assert run("lint", *CLEAN.split()) == run("lint", "--", *CLEAN.split())
+
+
+def test_a_log_is_sent_to_diagnose(run: Run, tmp_path: Path) -> None:
+    """And no rule left is said."""
+    (tmp_path / "x.log").write_text("(APIServer pid=1) INFO 09-02 12:00:00 [api_utils.py:286] hello\n")
+    code, _, err = run("lint", tmp_path / "x.log")
+    assert code == 2 and "tonnage diagnose" in err
+    code, _, err = run("lint", "--select", "host-ipc", "--ignore", "host-ipc", "--", *CLEAN.split())
+    assert code == 2 and "no rule" in err

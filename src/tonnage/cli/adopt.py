@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from tonnage.cli.around import around_options, context_of
-from tonnage.cli.options import in_colour, read_file, terminal_width, write_beside
+from tonnage.cli.options import in_colour, read_file, terminal_width, whole, write_beside
 from tonnage.cli.site import calibration_options, corrections
 from tonnage.errors import InputError
 
@@ -50,11 +50,11 @@ def command(sources: tuple[str, ...], key: str, out: Path | None, as_json: bool,
         write_beside(out, msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
     if as_json:
         click.echo(msgspec.json.encode(value).decode())
-        return 0
+        return int(not found.plan.fits)
     click.echo(adopted_text(found, chosen, width=min(terminal_width(), 110), colour=in_colour()), nl=False)
     if out is not None:
         click.echo(f"wrote {out}", err=True)
-    return 0
+    return int(not found.plan.fits)
 
 
 def _told(source: str, key: str) -> list[Any]:
@@ -86,7 +86,7 @@ def _of_file(source: str) -> list[Any]:
     text = data.decode("utf-8", "replace")
     if is_page(text.splitlines()[:40]):
         return [told_by_server(read_page(text, source), None, None, source)]
-    with opened(path.open("rb")) as stream:
+    with whole(source), opened(path.open("rb")) as stream:
         starts = [start for start in read_starts(read_lines(stream)) if start.arguments or start.config or start.figures]
     if starts:
         return [told_by_log(starts[-1], source)]

@@ -10,7 +10,7 @@ from typing import IO, Any
 import click
 
 from tonnage.cli.around import around_options, context_of
-from tonnage.cli.options import in_colour, read_file, terminal_width
+from tonnage.cli.options import in_colour, read_file, terminal_width, whole
 from tonnage.errors import InputError
 
 HEAD_BYTES = 65_536
@@ -37,7 +37,11 @@ def command(file: str, later: str | None, seconds_between: float | None, save_ro
     tonnage diagnose before.prom after.prom --seconds-between 30 --users 60 --context 8k
     """
     context = context_of(given)
-    with _opened(file) as stream:
+    if "://" in file:
+        raise InputError(
+            "is an address", where=file, hint=f"save its page: curl {file.rstrip('/')}/metrics > now.prom; tonnage adopt reads addresses"
+        )
+    with whole(file), _opened(file) as stream:
         return _told(stream, file, later, seconds_between, save_row, context, as_json)
 
 
@@ -52,7 +56,9 @@ def _told(
         if save_row is not None:
             raise InputError("a metrics page measures no start", where="--save-row", hint="give a start-up log")
         return _metrics(file, stream, later, seconds_between, context, as_json)
-    return _log(stream, context, save_row, as_json)
+    if seconds_between is not None:
+        raise InputError("a log says itself when it was", where="--seconds-between", hint="it is for two metrics pages")
+    return _log(stream, file, context, save_row, as_json)
 
 
 def _opened(file: str) -> IO[bytes]:
@@ -72,7 +78,7 @@ def _opened(file: str) -> IO[bytes]:
     return opened(plain)
 
 
-def _log(stream: IO[bytes], context: Any, save_row: Path | None, as_json: bool) -> int:
+def _log(stream: IO[bytes], file: str, context: Any, save_row: Path | None, as_json: bool) -> int:
     import json
 
     from tonnage.diagnose.diagnosis import diagnose
@@ -80,11 +86,13 @@ def _log(stream: IO[bytes], context: Any, save_row: Path | None, as_json: bool) 
     from tonnage.diagnose.reader import read_starts
     from tonnage.report.diagnosis import diagnosis_text, diagnosis_value
 
-    try:
-        starts = read_starts(read_lines(stream))
-    except (OSError, EOFError) as error:
-        raise InputError(f"cannot be read to its end ({error})", where="the log", hint="was the file cut, or is it no gzip?") from None
-    said = diagnose(starts, context)
+    said = diagnose(starts := read_starts(read_lines(stream)), context)
+    if not any(start.engine or start.measured or start.causes or start.unread for start in said):
+        raise InputError(
+            "holds nothing of an engine: no start, no message that we know",
+            where=file,
+            hint="manifests and commands are read by tonnage lint",
+        )
     if as_json:
         click.echo(json.dumps(diagnosis_value(said)))
     else:
@@ -101,8 +109,8 @@ def _save(starts: list[Any], context: Any, path: Path) -> None:
     measured = [start for start in starts if "pool_bytes" in start.figures or "pool_tokens" in start.figures]
     if not measured:
         raise InputError("no start in the log came to size its cache", where="--save-row")
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    row = row_of(measured[-1], context, number=text.count("\n"))
+    text = read_file(path).decode("utf-8", "replace") if path.exists() else ""
+    row = row_of(measured[-1], context, number=max(1, text.count("\n")))
     write_beside(path, appended(text, row).encode())
     click.echo(f"wrote a row to {path}", err=True)
 
@@ -110,22 +118,29 @@ def _save(starts: list[Any], context: Any, path: Path) -> None:
 def _metrics(file: str, stream: IO[bytes], later: str | None, seconds: float | None, context: Any, as_json: bool) -> int:
     import json
 
-    from tonnage.monitor.page import LARGEST_BYTES, read_page
+    from tonnage.monitor.page import LARGEST_BYTES, is_page, read_page
     from tonnage.monitor.verdicts import figures, nothing_of_an_engine, verdicts
     from tonnage.monitor.window import windows
     from tonnage.report.diagnosis import verdicts_text
 
-    if later is not None and not seconds:
+    if later is not None and seconds is None:
         raise InputError(
             "how long after the first the second page was taken is not said", where="--seconds-between", hint="--seconds-between 30"
         )
     if seconds is not None and not 0 < seconds < 10**8:
-        raise InputError(f"{seconds:g} is no time between two pages", where="--seconds-between")
+        raise InputError(f"{seconds:g} is no time between two pages", where="--seconds-between", hint="the later page comes second")
+    if seconds is not None and later is None:
+        raise InputError("there is one page only", where="--seconds-between", hint="give the later page as well")
     texts = [stream.read(LARGEST_BYTES).decode("utf-8", "replace")]
     names = [file]
     if later is not None:
         texts.append(read_file(Path(later)).decode("utf-8", "replace"))
         names.append(later)
+        for text, name in zip(texts, names, strict=True):
+            if not is_page(text.splitlines()[:40]):
+                raise InputError("is no metrics page", where=name, hint="two files are two pages of /metrics; a log is given alone")
+        if texts[0] == texts[1]:
+            raise InputError("is the same page as the first", where=later, hint="take it again, half a minute later")
     pages = [read_page(text, name) for text, name in zip(texts, names, strict=True)]
     last, before = pages[-1], pages[0] if later is not None else None
     seen = windows(last, before, seconds or 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,11 +20,12 @@ WORDS = "tonnage.lint.words"
 STARTS = (
     "known are vllm serve, sglang.launch_server, llama-server, ollama serve and trtllm-serve, bare, in containers, manifests, values, units"
 )
+PROGRAMS = ("vllm", "docker", "podman", "python", "python3", "sglang", "llama-server", "ollama", "trtllm-serve")
 SUFFIXES = (".yaml", ".yml", ".sh", ".service", ".json")
 
 
 class AfterDashes(click.Command):
-    """A command whose words after `--` are someone's command line, not files."""
+    """A command whose words after `--`, or after a program that starts engines, are someone's command line, not files."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take the words after `--` aside, then parse the rest."""
@@ -31,6 +33,9 @@ class AfterDashes(click.Command):
             at = args.index("--")
             ctx.meta[WORDS] = args[at + 1 :]
             args = args[:at]
+        elif (start := next((at for at, word in enumerate(args) if word in PROGRAMS and not Path(word).exists()), None)) is not None:
+            ctx.meta[WORDS] = args[start:]
+            args = args[:start]
         return super().parse_args(ctx, args)
 
 
@@ -76,7 +81,8 @@ def command(files: tuple[str, ...], form: str, as_json: bool, select: tuple[str,
     bundle = read_bundle(sources)
     if without_servers(bundle):
         where = ", ".join(source.file for source in sources[:3])
-        raise InputError("starts no engine that we know", where=where, hint=STARTS)
+        log = any(re.search(r"^(?:\([\w ]+=\d+\) )?(?:INFO|ERROR|WARNING) \d\d-\d\d ", source.text, re.MULTILINE) for source in sources)
+        raise InputError("starts no engine that we know", where=where, hint="it reads like a log: tonnage diagnose" if log else STARTS)
     report = lint(bundle, context, select=_names(select), ignore=_names(ignore))
     _print(report, form)
     return int(report.count("error") > 0 or (strict and report.count("warning") > 0))

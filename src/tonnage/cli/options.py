@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +114,18 @@ def number_table(path: Path, table: str) -> dict[str, float]:
         if not isinstance(number, int | float) or isinstance(number, bool) or not 0 <= number < 10**7:
             raise InputError(f"{name} = {number!r} is no number of at least 0", where=f"{path}: [{table}]")
     return {str(name): float(number) for name, number in found.items()}
+
+
+@contextmanager
+def whole(where: str) -> Iterator[None]:
+    """Turn what reading a damaged gzip raises into an InputError that names the file."""
+    from gzip import BadGzipFile
+    from zlib import error as BadData
+
+    try:
+        yield
+    except (EOFError, BadGzipFile, BadData) as error:
+        raise InputError(f"is damaged or cut gzip ({error})", where=where, hint="copy it again, or unpack what can be: zcat") from None
 
 
 def read_file(path: Path) -> bytes:

@@ -9,6 +9,7 @@ from tonnage.diagnose.start import Start
 from tonnage.diagnose.told import case_of
 from tonnage.errors import InputError
 from tonnage.lint.context import Context
+from tonnage.memory.measured import too_large
 
 COLUMNS = (
     "id", "source", "engine", "version", "model", "weights_dtype_or_quant", "gpu", "gpu_count", "tp", "pp", "dp", "max_model_len",
@@ -31,6 +32,11 @@ def row_of(start: Start, context: Context, *, number: int = 0) -> dict[str, str]
         )
     if case.card is None:
         raise InputError("the log does not say which card it ran on", where="--save-row", hint="name it: --gpu h100")
+    if case.release is None:
+        raise InputError("the log does not say which release of the engine it is", where="--save-row", hint="name it: --engine vllm:0.33")
+    held = (int(start.figures.get("weights_bytes", 0)), int(start.figures.get("pool_bytes", 0)))
+    if sum(held) > case.card.memory.best:
+        raise InputError(too_large(*held, case.card), where="--save-row", hint="is --gpu right? --model?")
     settings, asked = case.settings, case.asked
     if settings is None or asked is None:
         raise InputError("the settings in the log cannot be read", where="--save-row")
@@ -44,7 +50,8 @@ def row_of(start: Start, context: Context, *, number: int = 0) -> dict[str, str]
 
     parallel = asked.parallel
     return {
-        "id": f"site-{number:04d}", "source": "tonnage diagnose", "engine": start.engine or "vllm", "version": start.release,
+        "id": f"site-{number:04d}", "source": "tonnage diagnose", "engine": start.engine or "vllm",
+        "version": start.release or f"{case.release[0]}.{case.release[1]}",
         "model": case.model.name,
         "weights_dtype_or_quant": case.model.shape.quantisation.label or case.model.shape.dtype, "gpu": case.card.name,
         "gpu_count": str(parallel.cards), "tp": str(parallel.tp), "pp": str(parallel.pp), "dp": str(parallel.dp),
@@ -64,7 +71,7 @@ def row_of(start: Start, context: Context, *, number: int = 0) -> dict[str, str]
 def appended(text: str, row: dict[str, str]) -> str:
     """Return a file of rows with one more.
 
-    Raises InputError: the file is there and holds other columns.
+    Raises InputError: the file holds other columns, or the row already.
     """
     out = io.StringIO()
     writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
@@ -76,5 +83,8 @@ def appended(text: str, row: dict[str, str]) -> str:
             text += "\n"
     else:
         writer.writeheader()
+    rest = [row[name] for name in COLUMNS[1:]]
+    if any(known[1:] == rest for known in csv.reader(io.StringIO(text))):
+        raise InputError("has this start already", where="--save-row", hint="a start tells once, however often it is counted")
     writer.writerow(row)
     return text + out.getvalue()

@@ -17,7 +17,7 @@ from tonnage.facts.engine import EngineRules, newest, rules_for
 from tonnage.facts.gpu import Card
 from tonnage.facts.overheads import overhead_constants
 from tonnage.facts.shape import KVCache, LatentCache, StateCache
-from tonnage.lint.context import Context
+from tonnage.lint.context import Context, beside
 from tonnage.lint.place import Place
 from tonnage.lint.server import Bundle, Policy, Server, Service
 from tonnage.memory.defaults import Host, resolved
@@ -40,7 +40,7 @@ class Case:
     def __init__(self, server: Server, bundle: Bundle, context: Context) -> None:
         self.server = server
         self.bundle = bundle
-        self.context = context
+        self.context = context if server.around is None else beside(context, server.around)
 
     # -- what is run ----------------------------------------------------------------------------------------------
 

@@ -53,6 +53,12 @@ class Context(msgspec.Struct, frozen=True):
         return Workload(self.users, self.context_tokens, 0, max(self.p99_tokens, 0), shared)
 
 
+def beside(given: Context, known: Context) -> Context:
+    """Return a context with what another knows where it says nothing."""
+    fields = {name: getattr(known, name) for name in Context.__struct_fields__ if getattr(given, name) in ("", 0, 0.0, None)}
+    return msgspec.structs.replace(given, **fields)
+
+
 def engine_word(text: str) -> tuple[str, tuple[int, int] | None]:
     """Return engine and release from `vllm 0.24`, `vllm:0.24` or `ollama`; None where no release is said.
 

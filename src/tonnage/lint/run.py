@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
-from tonnage.errors import UnknownError, closest_hint
+from tonnage.errors import InputError, UnknownError, closest_hint
 from tonnage.lint.case import Case
 from tonnage.lint.context import Context
 from tonnage.lint.figures import numbers
@@ -14,6 +14,7 @@ from tonnage.lint.problem import Finding, Judged, NotJudged, Problem, Report
 from tonnage.lint.rules import RULES
 from tonnage.lint.server import Bundle
 
+SEVERITIES = ("error", "warning", "advice")
 NEEDS: dict[str, tuple[Callable[[Case], bool], str]] = {
     "model": (lambda case: case.model is not None, "--model"),
     "gpu": (lambda case: case.card is not None, "--gpu"),
@@ -39,6 +40,8 @@ def lint(bundle: Bundle, context: Context, *, select: Collection[str] = (), igno
         if name not in RULES:
             raise UnknownError(f"no rule is named {name!r}", hint=closest_hint(name, RULES, "tonnage lint --rules lists them"))
     rules = [rule for name, rule in RULES.items() if (not select or name in select) and name not in ignore]
+    if not rules:
+        raise InputError("no rule is left", where="--select, --ignore", hint="tonnage lint --rules lists them")
     cases = [Case(server, bundle, context) for server in bundle.servers]
     findings: dict[tuple[str, str, int, int], Finding] = {}
     not_judged: dict[tuple[str, str], NotJudged] = {}
@@ -47,7 +50,7 @@ def lint(bundle: Bundle, context: Context, *, select: Collection[str] = (), igno
             found = _finding(rule, problem)
             findings.setdefault((found.rule, found.file, found.line, found.column), found)
     kept = [found for found in findings.values() if not _silenced(found, bundle)]
-    kept.sort(key=lambda found: (found.file, found.line, found.column, found.rule))
+    kept.sort(key=lambda found: (found.file, found.line, found.column, SEVERITIES.index(found.severity), found.rule))
     return Report(tuple(kept), tuple(not_judged.values()), tuple(_judged(case) for case in cases))
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from tonnage.lint.context import Context
 from tonnage.lint.place import Place, Word
 
 Form = Literal["command", "docker", "compose", "pod", "values", "systemd", "plan"]
@@ -156,7 +157,8 @@ class Server(msgspec.Struct, frozen=True):
 
     `engine` is a name of `facts/engine.py`; `release` what its image's tag says; `model` the word that names the model.
     `joined` are words that hold several. `incomplete` names what hides flags from us: a variable, a --config file; `wrapper` a
-    program around the engine with flags of its own; `broken` is where a continuation ends too early; `copies` run alike.
+    program around the engine with flags of its own; `broken` is where a continuation ends too early; `copies` run alike; `around` is
+    what a plan itself says of its card and users.
     """
 
     form: Form
@@ -178,6 +180,7 @@ class Server(msgspec.Struct, frozen=True):
     broken: Place | None = None
     copies: int = 1
     last_line: int = 0
+    around: Context | None = None
 
     def flag(self, *names: str) -> Flag | None:
         """Return the last flag of any of these names, as parsers that take the last do."""

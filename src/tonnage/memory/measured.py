@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tonnage.facts.gpu import Card
 from tonnage.memory.allocator import Allocation
 from tonnage.memory.kv import ideal_users
 from tonnage.memory.ledger import Line
@@ -23,10 +24,11 @@ class MeasuredPool(msgspec.Struct, frozen=True):
 def as_measured(made: MemoryPlan, said: MeasuredPool) -> MemoryPlan:
     """Return the plan with the pool that was measured; its ledger still sums to the card.
 
-    Blocks that the engine prints go first, then bytes; what the lines of the overhead leave is one line, read from the difference.
+    Without a pool that was measured the plan stays as it was planned. Blocks that the engine prints go first, then bytes;
+    what the lines of the overhead leave is one line, read from the difference.
     """
     allocation = made.allocation
-    if not isinstance(allocation, Allocation):
+    if not isinstance(allocation, Allocation) or not (said.bytes or said.blocks or said.tokens):
         return made
     if said.blocks:
         allocation = msgspec.structs.replace(allocation, num_blocks=said.blocks)
@@ -60,6 +62,14 @@ def as_measured(made: MemoryPlan, said: MeasuredPool) -> MemoryPlan:
         made, allocation=allocation, pool=pool, users=users, per_user=each, refusals=(),
         ledger=_closed(made, pool_bytes, said.weights_bytes), fits=users.admitted >= workload.users,
     )  # fmt: skip
+
+
+def too_large(weights_bytes: int, pool_bytes: int, card: Card) -> str:
+    """Return how what was measured cannot lie on a card."""
+    held = weights_bytes + pool_bytes
+    what = "weights and pool" if weights_bytes and pool_bytes else "the pool" if pool_bytes else "the weights"
+    verb = "are" if (weights_bytes and pool_bytes) or weights_bytes else "is"
+    return f"{what} {verb} {size(held)}, more than the {size(card.memory.best)} of {card.name}"
 
 
 def _with_tokens(allocation: Allocation, tokens: int) -> Allocation:

@@ -13,6 +13,8 @@ from tonnage.units import GIB, size
 from tonnage.workload.spec import Workload
 
 SYSTEM = Banded(4 * GIB, 2 * GIB, 10 * GIB, "assumed", "a bare Linux with its page cache, on memory shared with the CPU")
+LOW_END = "at the low end of the pool"
+"""How the warning begins that users fit by the best estimate only."""
 DISPLAY = Banded(GIB // 2, 0, 3 * GIB // 2, "assumed", "a desktop on one or two screens")
 
 
@@ -52,9 +54,7 @@ def warnings(server: Server, workload: Workload, spent: Budget, admitted: int, s
     if workload.users > at_once:
         out.append(f"max-num-seqs runs {at_once:,} at once of {workload.users:,} users, the rest queue: --max-num-seqs {workload.users}")
     elif admitted >= workload.users > safe and spent.pool.bytes > 0:
-        out.append(
-            f"at the low end of the pool {safe} users fit, not {workload.users}: measure one start of this card before you rely on it"
-        )
+        out.append(f"{LOW_END} {safe} users fit, not {workload.users}: measure one start of this card before you rely on it")
     return tuple(out)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tonnage.errors import InputError
 from tonnage.monitor.page import GAUGES, Engine, Page
 
 
@@ -37,7 +38,10 @@ class Window(msgspec.Struct, frozen=True):
 
 
 def windows(later: Page, before: Page | None, seconds: float) -> list[Window]:
-    """Return a window for each engine of the later page."""
+    """Return a window for each engine of the later page.
+
+    Raises InputError: the later page is the earlier one, by its counters and by when the process began.
+    """
     found = []
     for engine in later.engines:
         old = before.engine(engine.label) if before is not None else None
@@ -53,6 +57,10 @@ def windows(later: Page, before: Page | None, seconds: float) -> list[Window]:
             if name not in GAUGES and value is not None and old.get(name) is not None
         }
         fell = any(was is not None and now < was for was, now in pairs.values())
+        both = before is not None and before.began_at is not None and later.began_at is not None
+        earlier = both and (later.began_at or 0) < ((before and before.began_at) or 0) - 1
+        if earlier or (both and fell and not began_anew):
+            raise InputError("counters fell, and no later start of the process explains it", hint="are the pages in the wrong order?")
         restarted = began_anew or fell
         grew = {name: now if restarted else now - (was or 0.0) for name, (was, now) in pairs.items()}
         found.append(Window(engine, old, seconds, grew, restarted))

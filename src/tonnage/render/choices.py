@@ -99,11 +99,15 @@ def _reasons(made: PlanFile, settings: EngineSettings) -> dict[str, tuple[str, C
     workload, users = made.workload, made.users
     cards = f"{settings.parallel.cards} cards" if settings.parallel.cards > 1 else "one card"
     longest = f"the longest sequence of the workload ({workload.longest:,} tokens), not the model card"
+    if (settings.max_model_len or 0) > 2 * workload.longest:
+        longest = f"as it was asked for; the workload's longest sequence is {workload.longest:,} tokens"
     reads = made.per_user.admitted_bytes == 0
     seqs = (
         "the engine's default: a model that only reads keeps no cache"
         if reads
         else f"{users.safe:,} sequences of {workload.context_tokens:,} tokens fit at the low end of the pool: more would preempt"
+        if (settings.max_num_seqs or 0) <= users.safe
+        else f"as it was asked for; {users.safe:,} sequences of {workload.context_tokens:,} tokens fit, more preempt when all are long"
     )
     return {
         "--tensor-parallel-size": (f"weights of {size(made.weights_bytes)} a card; a decision about fit, it costs communication", "read"),

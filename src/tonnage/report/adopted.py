@@ -24,7 +24,7 @@ def adopted_text(found: Adopted, chosen: Option | None, *, width: int = 80, colo
     if not (found.measured.bytes or found.measured.blocks or found.measured.tokens):
         lines = wrapped(f"Adopted from {', '.join(found.sources)}: nobody measured the pool, so it is planned.", width)
     text = plan_text(found.plan, (), width=width, colour=colour).rstrip("\n").split("\n")
-    lines += ["", *(line for line in text if not line.startswith("next:"))]
+    lines += ["", *_without_next(text)]
     if found.unknown:
         lines += ["", "Not said by any source:"]
         lines += [part for one in found.unknown for part in wrapped(one, width, "  ", "    ")]
@@ -37,8 +37,20 @@ def adopted_text(found: Adopted, chosen: Option | None, *, width: int = 80, colo
         lines += [part for name, _, _, why in rows for part in wrapped(f"{name}: {why}", width, "    ", "      ")]
     elif chosen is not None:
         lines += ["", "tonnage would have chosen the same."]
-    lines += ["", *wrapped("next: tonnage lint and tonnage render read the plan that --out keeps", width, "", "      ")]
+    lines += [
+        "",
+        *wrapped("next: keep it with --out plan.json; tonnage lint judges it, tonnage render writes its manifests", width, "", "      "),
+    ]
     return "\n".join(lines) + "\n"
+
+
+def _without_next(lines: list[str]) -> list[str]:
+    """Return a plan's lines without its last step, which is another one here."""
+    at = next((number for number, line in enumerate(lines) if line.startswith("next:")), len(lines))
+    kept = lines[:at]
+    while kept and not kept[-1]:
+        kept.pop()
+    return kept
 
 
 def differences(made: MemoryPlan, chosen: Option | None) -> Sequence[tuple[str, str, str, str]]:
@@ -51,7 +63,7 @@ def differences(made: MemoryPlan, chosen: Option | None) -> Sequence[tuple[str, 
     if (ours.tp, ours.pp) != (theirs.tp, theirs.pp):
         found.append((
             "tensor x pipeline", f"{theirs.tp} x {theirs.pp}", f"{ours.tp} x {ours.pp}",
-            f"{counted(chosen.replicas, 'replica')} of {counted(ours.cards, 'card')} hold the users",
+            f"{counted(chosen.replicas, 'replica')} of {counted(ours.cards, 'card')} {'holds' if chosen.replicas == 1 else 'hold'} the users",
         ))  # fmt: skip
     wanted = min(load.users, made.users.safe or load.users)
     if (runs.max_num_seqs or 0) > FAR * wanted or (runs.max_num_seqs or 0) < wanted:

@@ -101,7 +101,7 @@ def _bar(made: MemoryPlan, width: int, colour: bool) -> list[str]:
 
 def _lines(made: MemoryPlan, width: int, colour: bool) -> Iterator[str]:
     shown = [entry for entry in made.ledger if entry.bytes or entry.label in ("cache pool", "kept back")]
-    sure = max(len(entry.confidence) for entry in shown) + 2
+    sure = max(len(word) for word in (made.request.card.memory.confidence, *(entry.confidence for entry in shown))) + 2
     for entry in shown:
         unit = "GiB" if entry is shown[0] else "   "
         head = f"  {entry.label.ljust(LABEL)}{gib(entry.bytes).rjust(FIGURE)} {unit}  {entry.confidence.ljust(sure)}"

@@ -21,10 +21,15 @@ def explain(start: Start, sign: Sign, case: Case) -> Told:
             numbers["kv_bytes_per_token_per_card"] = case.cost.growth(longest)
         if case.whole_cost is not None:
             numbers["kv_bytes_per_token"] = case.whole_cost.growth(longest)
-        gap = f"{whose} need {needed:g} GiB of cache for one request; {have:g} GiB are left after the weights"
+        verb = "needs" if told else "need"
+        gap = f"{whose} {verb} {_gib(needed)} of cache for one request; {_gib(have)} are left after the weights"
     else:
         gap = f"{whose} are more than the {fits:,} tokens the cache holds"
     users = case.context.p99_tokens or case.context.context_tokens
     best = f"--max-model-len {fits}" if fits else "a smaller --max-model-len"
     wants = f" (your longest is {users:,})" if users and users <= fits else ""
     return Told(gap, f"use {best}{wants}; for more a second card, an FP8 cache after an evaluation, or a narrower checkpoint", numbers)
+
+
+def _gib(value: float) -> str:
+    return f"{value:g} GiB" if value >= 0.01 or not value else "less than 0.01 GiB"

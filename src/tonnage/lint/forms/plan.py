@@ -6,8 +6,12 @@ from typing import Any
 
 import msgspec
 
+from tonnage.lint.context import Context
 from tonnage.lint.place import Place, Source, Word
 from tonnage.lint.server import Flag, Measured, Server
+from tonnage.render.plan_file import PlanFile, read_plan
+from tonnage.settings.argv import settings_flags
+from tonnage.settings.sglang import sglang_flags
 
 
 def is_plan(text: str) -> bool:
@@ -20,10 +24,6 @@ def read_planned(source: Source) -> list[Server]:
 
     Raises InputError: no whole plan.
     """
-    from tonnage.render.plan_file import read_plan
-    from tonnage.settings.argv import settings_flags
-    from tonnage.settings.sglang import sglang_flags
-
     data = source.text.encode()
     made = read_plan(data, source.file)
     value: Any = msgspec.json.decode(data)
@@ -37,8 +37,17 @@ def read_planned(source: Source) -> list[Server]:
         Server(
             "plan", made.model.name, source.place(0), made.settings.engine, served, (*flags, *extra), {}, made.settings.release,
             measured=_measured(source, value), evaluated=_evaluated(value, made.settings.kv_cache_dtype, made.settings.release),
+            around=_around(made),
         )
     ]  # fmt: skip
+
+
+def _around(made: PlanFile) -> Context:
+    load, slug = made.workload, made.card.slug
+    return Context(
+        model="" if made.model.path else made.model.name, gpu="" if slug in ("", "cpu", "custom") else slug, users=load.users,
+        context_tokens=load.context_tokens, p99_tokens=load.p99_tokens, shared_prefix_tokens=load.shared_prefix_tokens or None,
+    )  # fmt: skip
 
 
 def _place(source: Source, key: str) -> Place:
