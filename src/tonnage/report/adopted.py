@@ -63,7 +63,7 @@ def differences(made: MemoryPlan, chosen: Option | None) -> Sequence[tuple[str, 
     if (ours.tp, ours.pp) != (theirs.tp, theirs.pp):
         found.append((
             "tensor x pipeline", f"{theirs.tp} x {theirs.pp}", f"{ours.tp} x {ours.pp}",
-            f"{counted(chosen.replicas, 'replica')} of {counted(ours.cards, 'card')} {'holds' if chosen.replicas == 1 else 'hold'} the users",
+            f"{counted(chosen.replicas, 'replica')} of {counted(ours.cards, 'card')} for the users",
         ))  # fmt: skip
     wanted = min(load.users, made.users.safe or load.users)
     if (runs.max_num_seqs or 0) > FAR * wanted or (runs.max_num_seqs or 0) < wanted:
