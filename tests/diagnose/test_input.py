@@ -49,3 +49,29 @@ def test_pages_in_the_wrong_order_or_twice_are_refused(run: Run, tmp_path: Path)
     assert code == 2 and "later page" in err
     code, _, err = run("diagnose", "http://127.0.0.1:8000")
     assert code == 2 and "curl" in err
+
+
+def test_no_engine_is_called_healthy_beside_one_in_trouble(run: Run, tmp_path: Path) -> None:
+    """And a stuck queue is not healthy either; an engine that is gone is said."""
+    base = 'vllm:num_requests_waiting{engine="%s"} 0\nvllm:kv_cache_usage_perc{engine="%s"} 0.2\n'
+    rest = 'vllm:num_preemptions_total{engine="%s"} 0\nvllm:request_queue_time_seconds_sum{engine="%s"} 0\n'
+    rest += 'vllm:request_inference_time_seconds_sum{engine="%s"} 9\n'
+    engine = base + rest
+    head = "process_start_time_seconds 1.79e+09\n"
+
+    def page(tokens: tuple[int, int], both: bool = True) -> str:
+        text = head
+        for label, count in zip("01", tokens, strict=True):
+            if label == "0" or both:
+                text += f'vllm:num_requests_running{{engine="{label}"}} 3\nvllm:generation_tokens_total{{engine="{label}"}} {count}\n'
+                text += engine.replace("%s", label)
+        return text
+
+    one, two, three = tmp_path / "a", tmp_path / "b", tmp_path / "c"
+    one.write_text(page((100, 100)))
+    two.write_text(page((900, 100)))
+    three.write_text(page((900, 0), both=False))
+    code, out, _ = run("diagnose", one, two, "--seconds-between", "30")
+    assert code == 1 and "HUNG" in out and "HEALTHY" not in out
+    code, out, _ = run("diagnose", one, three, "--seconds-between", "30")
+    assert code == 1 and "METRIC-MISSING" in out and "HEALTHY" not in out

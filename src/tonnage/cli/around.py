@@ -34,8 +34,10 @@ def around_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def context_of(given: dict[str, Any]) -> Context:
+def context_of(given: dict[str, Any], *, lenient: bool = False) -> Context:
     """Return the context that options and files describe; an option wins over a file.
+
+    `lenient` lets a file name a model or a release that no law is known of: what a log says can be read without.
 
     Raises InputError or UnknownError: a file that is none, an engine, a card or a model that nobody knows.
     """
@@ -47,7 +49,7 @@ def context_of(given: dict[str, Any]) -> Context:
     from tonnage.workload.file import read_workload
 
     path, load = given["context_file"], given["workload"]
-    context = read_context(read_file(path), str(path)) if path is not None else Context()
+    context = read_context(read_file(path), str(path), lenient=lenient) if path is not None else Context()
     fields: dict[str, Any] = {}
     if load is not None:
         file = read_workload(read_file(load).decode("utf-8", "replace"), str(load))
@@ -68,6 +70,6 @@ def context_of(given: dict[str, Any]) -> Context:
     if context.gpu:
         choice = find_card(context.gpu)
         context = msgspec.structs.replace(context, gpu=choice.card.slug, gpu_count=context.gpu_count or choice.count or 0)
-    if context.model:
+    if context.model and (given["model"] or not lenient):
         find_model(context.model)
     return context

@@ -36,7 +36,7 @@ def command(file: str, later: str | None, seconds_between: float | None, save_ro
     tonnage diagnose crash.log --gpu h100
     tonnage diagnose before.prom after.prom --seconds-between 30 --users 60 --context 8k
     """
-    context = context_of(given)
+    context = context_of(given, lenient=True)
     if "://" in file:
         raise InputError(
             "is an address", where=file, hint=f"save its page: curl {file.rstrip('/')}/metrics > now.prom; tonnage adopt reads addresses"
@@ -87,7 +87,7 @@ def _log(stream: IO[bytes], file: str, context: Any, save_row: Path | None, as_j
     from tonnage.report.diagnosis import diagnosis_text, diagnosis_value
 
     said = diagnose(starts := read_starts(read_lines(stream)), context)
-    if not any(start.engine or start.measured or start.causes or start.unread for start in said):
+    if not any(start.engine or start.measured or start.causes or start.unread or start.stage != "start" for start in said):
         raise InputError(
             "holds nothing of an engine: no start, no message that we know",
             where=file,
@@ -119,7 +119,7 @@ def _metrics(file: str, stream: IO[bytes], later: str | None, seconds: float | N
     import json
 
     from tonnage.monitor.page import LARGEST_BYTES, is_page, read_page
-    from tonnage.monitor.verdicts import figures, nothing_of_an_engine, verdicts
+    from tonnage.monitor.verdicts import figures, gone, nothing_of_an_engine, verdicts
     from tonnage.monitor.window import windows
     from tonnage.report.diagnosis import verdicts_text
 
@@ -144,21 +144,22 @@ def _metrics(file: str, stream: IO[bytes], later: str | None, seconds: float | N
     pages = [read_page(text, name) for text, name in zip(texts, names, strict=True)]
     last, before = pages[-1], pages[0] if later is not None else None
     seen = windows(last, before, seconds or 0.0)
-    found = verdicts(seen, context) if seen else [nothing_of_an_engine("")]
+    found = [*verdicts(seen, context), *gone(before, last)] if seen else [nothing_of_an_engine("")]
+    if any(verdict.id == "metric-missing" for verdict in found):
+        found = [verdict for verdict in found if verdict.id != "healthy"]
     if as_json:
-        lines = last.engines[0].lines if last.engines else {}
-        click.echo(json.dumps(_value(found, figures(seen), lines, last, seen, context)))
+        click.echo(json.dumps(_value(found, figures(seen), last, seen, context)))
     else:
         click.echo(verdicts_text(found, len(seen), seconds or 0.0, width=min(terminal_width(), 110), colour=in_colour()), nl=False)
     return int(any(verdict.id not in FINE for verdict in found))
 
 
-def _value(found: list[Any], numbers: dict[str, float], lines: dict[str, int], page: Any, seen: list[Any], context: Any) -> dict[str, Any]:
+def _value(found: list[Any], numbers: dict[str, float], page: Any, seen: list[Any], context: Any) -> dict[str, Any]:
     causes = [
         {
             "id": verdict.id, "first": number == 0, "engine": verdict.engine, "why": verdict.why,
             "fix": verdict.fix, "numbers": verdict.numbers,
-            "evidence": [{"line": lines.get(name, 0), "text": text} for name, text in verdict.evidence],
+            "evidence": [{"line": _line(page, verdict.engine, name), "text": text} for name, text in verdict.evidence],
         }
         for number, verdict in enumerate(found)
     ]  # fmt: skip
@@ -168,3 +169,11 @@ def _value(found: list[Any], numbers: dict[str, float], lines: dict[str, int], p
         "schema": "tonnage.diagnosis/1", "engine": page.source, "release": "", "model": page.engines[0].model if page.engines else "",
         "card": context.gpu, "settings": configs, "measured": numbers, "predicted": {}, "causes": causes, "unread": [], "numbers": merged,
     }  # fmt: skip
+
+
+def _line(page: Any, label: str, figure: str) -> int:
+    """Return the line of a figure of an engine; of a row that names another engine, where that one's running requests stand."""
+    if figure.startswith("engine "):
+        label, figure = figure.removeprefix("engine "), "running"
+    engine = page.engine(label)
+    return int(engine.lines.get(figure, 0)) if engine is not None else 0

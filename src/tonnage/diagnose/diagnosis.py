@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from tonnage.diagnose.causes import CAUSES
+from tonnage.diagnose.signs import STARTUP
 from tonnage.diagnose.start import Sign, Start
 from tonnage.diagnose.told import case_of, model_of, settings_told
 from tonnage.lint.case import Case
@@ -60,7 +61,8 @@ def diagnose(starts: list[Start], context: Context) -> list[StartSaid]:
 
 
 def _said(start: Start, number: int, case: Case) -> StartSaid:
-    signs = list(start.signs)
+    over = (*STARTUP, "probe-killed") if start.stage == "ready" else ()
+    signs = [sign for sign in start.signs if sign.cause not in over]  # it came up: what its start complained of did not stop it
     known = {sign.cause for sign in signs}
     for cause in RUNNING:
         judged = CAUSES[cause].judge(start, case) if cause not in known else None

@@ -16,15 +16,21 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _AROUND = re.compile(
     r"^(?:"
     r"\[pod/[^\]]+\] "  # kubectl logs --prefix
-    r"|[A-Za-z0-9][A-Za-z0-9_.-]* +\| ?"  # docker compose
+    r"|[A-Za-z0-9][A-Za-z0-9_.@-]* +\| ?"  # docker compose, swarm
     r"|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(?:Z|[+-][0-9:]+) (?:(?:stdout|stderr) [FP] )?"  # --timestamps, CRI
-    r"|[A-Z][a-z]{2} [ 0-9][0-9] [0-9:]{8} \S+ [\w.@/-]+\[[0-9]+\]: "  # journald
+    r"|(?:[A-Z][a-z]{2} [ 0-9][0-9] [0-9:]{8} )?[\w.-]+ [\w.@/-]+\[[0-9]+\]: "  # journald
+    r"|[0-9]{1,4}: (?=[(IEWDT])"  # srun
     r")"
 )
+_NEAR = re.compile(r".{1,100}?(?=\([A-Za-z]\w*(?: [\w ]+)? pid=[0-9]+|(?:INFO|ERROR|WARNING|DEBUG|CRITICAL) [0-9]{2}-[0-9]{2} [0-9]{2}:)")
+_WHEN = re.compile(r"[0-9]{4}-([0-9]{2}-[0-9]{2})[T ]([0-9]{2}:[0-9]{2}:[0-9]{2})")
 _PLAIN = ("(", "INFO ", "ERROR ", "WARNING ", "DEBUG ", "[20", "Traceback", "  ")
 """Beginnings around which nothing stands."""
 LEVELS = ("INFO ", "ERROR ", "WARNING ", "DEBUG ", "CRITICAL ")
 LONGEST_PROCESS = 100
+MOST_AROUND = 4
+"""How many wrappers may stand around a line: kubectl, compose, journald and the runtime's clock."""
+_HAS_LEVEL = re.compile(r" (?:INFO|ERROR|WARNING|DEBUG|CRITICAL) [0-9]{2}-[0-9]{2} ")
 _SGLANG = re.compile(r"\[([0-9]{4})-([0-9]{2}-[0-9]{2}) ([0-9]{2}:[0-9]{2}:[0-9]{2})(?: ([A-Z0-9 ]{2,20}))?\] ?")
 _DAY, _CLOCK = re.compile(r"[0-9]{2}-[0-9]{2}"), re.compile(r"[0-9]{2}:[0-9]{2}:[0-9]{2}")
 _DAYS = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)
@@ -67,8 +73,13 @@ def read_lines(stream: IO[bytes]) -> Iterator[tuple[int, str]]:
             while (rest := stream.readline(LONGEST)) and not rest.endswith(b"\n"):
                 pass
         text = raw.decode("utf-8", "replace").rstrip("\r\n")
-        if text.startswith('{"log":'):
-            text = _docker(text)
+        if text.startswith("{"):
+            if text.startswith('{"log":'):
+                text = _docker(text)
+            elif '"message"' in text:
+                for part in _structured(text):
+                    yield number, part
+                continue
         if "\x1b" in text:
             text = _COLOUR.sub("", text)
         if "\r" in text:
@@ -85,16 +96,37 @@ def _docker(text: str) -> str:
     return inner.rstrip("\r\n") if isinstance(inner, str) else text
 
 
+def _structured(text: str) -> list[str]:
+    """Return the lines of a record of a JSON formatter: its message as the engine would have written it, and its traceback."""
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return [text]
+    message = value.get("message") if isinstance(value, dict) else None
+    if not isinstance(message, str):
+        return [text]
+    level = str(value.get("level") or value.get("levelname") or "").upper()
+    when = next((match for key in ("timestamp", "asctime", "time") if (match := _WHEN.search(str(value.get(key, ""))))), None)
+    head = f"{level} {when[1]} {when[2]} [json:0] " if level and when is not None else ""
+    trace = value.get("exc_info")
+    return [head + message.split("\n")[0], *message.split("\n")[1:], *(trace.split("\n") if isinstance(trace, str) else [])]
+
+
 def parsed(number: int, text: str) -> Line:
     """Return a line with what stands around its message read.
 
     >>> parsed(7, "(Worker_TP0 pid=9) INFO 01-22 16:41:34 [gpu_worker.py:375] Available KV cache memory: 42.03 GiB").text
     'Available KV cache memory: 42.03 GiB'
     """
-    if not text.startswith(_PLAIN):
+    for _ in range(MOST_AROUND):
+        if text.startswith(_PLAIN):
+            break
         around = _AROUND.match(text)
-        if around is not None:
-            text = text[around.end() :]
+        if around is None:
+            near = _NEAR.match(text) if " pid=" in text[:160] or _HAS_LEVEL.search(text, 0, 140) else None
+            text = text[near.end() :] if near is not None else text
+            break
+        text = text[around.end() :]
     if text.startswith("["):
         match = _SGLANG.match(text)
         if match is None:
@@ -106,6 +138,8 @@ def parsed(number: int, text: str) -> Line:
         if close == -1 or not text[1].isalpha():
             return Line(number, text)
         process, rest = text[1:close], text[close + 1 :].lstrip(" ")
+        while rest.startswith("(") and " pid=" in rest[:LONGEST_PROCESS] and (close := rest.find(")", 1, LONGEST_PROCESS)) != -1:
+            process, rest = rest[1:close], rest[close + 1 :].lstrip(" ")
     if not rest.startswith(LEVELS):
         return Line(number, rest, process)
     parts = rest.split(" ", 4)

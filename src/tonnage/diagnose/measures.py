@@ -119,8 +119,11 @@ def _graphs(start: Start, match: Match) -> None:
 
 
 def _shards(start: Start, match: Match) -> None:
-    pace = float(match[3])
-    start.shards = (int(match[1]), int(match[2]), pace if match[4] == "s/it" else 1 / max(1e-9, pace))
+    done, pace, spent = int(match[1]), float(match[4]), 0
+    for part in (match[3] or "").split(":") if match[3] else ():
+        spent = 60 * spent + int(part or 0)
+    each = pace if match[5] == "s/it" else 1 / max(1e-9, pace)
+    start.shards = (done, int(match[2]), spent / done if done and spent >= 10 else each)
     start.at_stage("load")
 
 
@@ -183,7 +186,7 @@ MEASURES: tuple[tuple[str, str, Keep], ...] = (
     ("Resolved architecture: ", r"(\S+)", _architecture),
     ("Starting to load model ", r"", _stage("load")),
     ("Loading weights took ", r"([\d.]+) seconds", _seconds("read_s")),
-    ("Loading safetensors checkpoint shards: ", r" *\d+% Completed \| (\d+)/(\d+) \[[^,]*, +([\d.]+)(s/it|it/s)\]", _shards),
+    ("Loading safetensors checkpoint shards: ", r" *\d+% Completed \| (\d+)/(\d+) \[([\d:]+)?[^,]*, +([\d.]+)(s/it|it/s)\]", _shards),
     ("Model loading took ", r"([\d.]+) Gi?B(?: memory)?(?: and ([\d.]+) seconds)?", _loaded),
     ("Loading model weights took ", r"([\d.]+) Gi?B()", _loaded),
     ("Available KV cache memory: ", r"(-?[\d.]+) GiB", _size("pool_bytes", GIB, "cache", least=True)),

@@ -8,7 +8,7 @@ from itertools import islice
 
 from tonnage.diagnose.lines import Line, parsed
 from tonnage.diagnose.measures import measure
-from tonnage.diagnose.signs import NOISE, out_of_memory, sign_of
+from tonnage.diagnose.signs import NOISE, OUT_OF_MEMORY, STARTUP, out_of_memory, sign_of
 from tonnage.diagnose.start import MOST_EVIDENCE, MOST_TEXT, Evidence, Interval, Start
 
 MOST_STARTS = 200
@@ -32,8 +32,14 @@ _BEGIN = (
     "usage: api_server",
     "build: ",
 )
+_ENGINE = ("Initializing a V1 LLM engine (v", "Initializing an LLM engine (v")
+"""What begins an engine; after a failure it begins another start."""
+LONG_AFTER_S = 1200
+"""Seconds after a failure when another one belongs to another start, whatever stands between them."""
 _BANNER = re.compile(r"\bversion 0\.\d+\.\d+\S*\s*$")
-_CLOSED = re.compile(r"(?:\S+ )?exited with code (\d+)|-+ ?(?:container )?restart|Back-off restarting failed container")
+_CLOSED = re.compile(r"(?:\S+ )?exited with code (\d+)|==> .*restart|-+ ?(?:container )?restart|Back-off restarting failed container")
+_OTHERS = re.compile(r"Process \d+ has ([\d.]+) ([MG])iB memory in use")
+_OWN = re.compile(r"this process has ([\d.]+) ([MG])iB memory in use")
 _FRAME = re.compile(r'\s*File "([^"]{1,300})", line \d+, in (\S+)')
 _EXCEPTION = re.compile(r"^(?:[a-z_0-9.]*\.)?[A-Z]\w*(?:Error|Exception|Interrupt|Exit)\b(?::|$)|^terminate called|^\S+: error: ")
 
@@ -63,11 +69,14 @@ class _Reader:
 
     def take(self, number: int, text: str) -> None:
         if ' HTTP/1.1"' in text or not text or text.isspace():
+            if '" 200' in text and ("/v1/" in text or "/health" in text or "/generate" in text):
+                self.start.at_stage("ready")
             return
         line = parsed(number, text)
         message = line.text
         begins = message.startswith(_BEGIN) or ("version 0." in message and _BANNER.search(message) is not None)
-        if self.start.closed or (begins and self._anew(message)):
+        again = message.startswith(_ENGINE) and any(sign.cause in STARTUP or sign.cause.startswith("oom-") for sign in self.start.signs)
+        if self.start.closed or again or (begins and self._anew(message)):
             self._next(number)
         start = self.start
         start.first_line = start.first_line or number
@@ -125,6 +134,7 @@ class _Reader:
         start.at_stage("ready")
         start.count += 1
         start.running = one
+        start.prompted = start.prompted or one.prompt_per_s > 0 or one.running > 0
         if start.worst is None or one.cache_share >= start.worst.cache_share:
             start.worst = one
         start.last_interval = Evidence(line.number, line.text[:MOST_TEXT])
@@ -141,14 +151,32 @@ class _Reader:
                 start.unread.append(Evidence(line.number, message.strip()[:MOST_TEXT]))
             return
         cause, match = found
-        if cause == "oom":
-            cause = out_of_memory(self.frames.get(line.process, ""), start.stage)
-        if cause == "probe-killed" and (start.stage == "ready" or start.signs):
-            return
         words = {name: text for name, text in match.groupdict().items() if text}
-        if cause in ("oom-weights", "oom-activation", "oom-graph", "oom-sampler", "memory-held-by-others"):
+        precise = cause != "oom"
+        if not precise:
+            frames = self.frames.get(line.process, "")
+            cause, precise = out_of_memory(frames, start.stage), bool(frames)
+        if cause == "probe-killed" and (start.stage == "ready" or any(sign.cause != cause for sign in start.signs)):
+            return
+        if cause in STARTUP and start.stage == "ready":
+            return  # a request's trouble, not the start's: it serves
+        if cause in OUT_OF_MEMORY:
             words |= memory_words(message)
+            if "held" in words and cause != "oom-graph":
+                cause = "memory-held-by-others"
+        if not precise:
+            words["guessed"] = "by the stage"
+        elif cause in (*OUT_OF_MEMORY, "no-cache-blocks"):
+            start.signs = [sign for sign in start.signs if "guessed" not in sign.words]
+        if start.signs and _long_after(start.signs[-1].at, line.at) and cause not in [sign.cause for sign in start.signs]:
+            self._next(line.number)
+            start = self.start
+            start.first_line = start.last_line = line.number
         start.sign(cause, line.number, message, words, line.at)
+
+
+def _long_after(before: int | None, now: int | None) -> bool:
+    return before is not None and now is not None and now - before > LONG_AFTER_S
 
 
 def memory_words(text: str) -> dict[str, str]:
@@ -158,7 +186,12 @@ def memory_words(text: str) -> dict[str, str]:
     )
     if match is None:
         return {}
-    return {"asked": match[1], "gpu": match[2], "capacity": match[3], "free_now": match[4]}
+    words = {"asked": match[1], "gpu": match[2], "capacity": match[3], "free_now": match[4]}
+    others = sum(float(size) / (1 if unit == "G" else 1024) for size, unit in _OTHERS.findall(text))
+    own = _OWN.search(text)
+    if own is not None and others > max(float(own[1]) / (1 if own[2] == "G" else 1024), 0.25 * float(match[3])):
+        words |= {"held": f"{others:.2f}", "free": f"{float(match[3]) - others:.2f}", "total": match[3], "device": f"GPU {match[2]}"}
+    return words
 
 
 def first_lines(lines: Iterable[tuple[int, str]], count: int) -> list[tuple[int, str]]:

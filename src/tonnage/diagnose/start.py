@@ -81,6 +81,7 @@ class Start:
     last_interval: Evidence | None = None
     unread: list[Evidence] = field(default_factory=list)
     fp8_scale_one: bool = False
+    prompted: bool = False
 
     def at_stage(self, stage: str) -> None:
         """Move on to a stage; never back."""
@@ -90,7 +91,16 @@ class Start:
     @property
     def empty(self) -> bool:
         """Whether nothing of an engine was read."""
-        return not (self.release or self.arguments or self.config or self.figures or self.signs or self.count or self.unread)
+        return not (
+            self.release
+            or self.arguments
+            or self.config
+            or self.figures
+            or self.signs
+            or self.count
+            or self.unread
+            or self.stage != "start"
+        )
 
     def seconds(self, until: int | None = None) -> int | None:
         """Return the seconds from the first clock to another, over a turn of the year too."""
@@ -112,8 +122,22 @@ class Start:
         evidence = Evidence(line, text.strip()[:MOST_TEXT])
         for known in self.signs:
             if known.cause == cause:
+                known.at = at if known.at is None else known.at
+                if _worse(cause, words, known.words):
+                    known.words = {**known.words, **words}
                 if len(known.evidence) < MOST_EVIDENCE and evidence.text not in [one.text for one in known.evidence]:
                     known.evidence.append(evidence)
                     known.words = {**words, **known.words}
                 return
         self.signs.append(Sign(cause, [evidence], words, at))
+
+
+def _worse(cause: str, words: dict[str, str], known: dict[str, str]) -> bool:
+    """Return whether a line of a known cause says more of it: a later total of preemptions, a card with less free memory."""
+    if cause == "preempting":
+        return "total" in words
+    return cause == "memory-held-by-others" and _number(words.get("free")) < _number(known.get("free"))
+
+
+def _number(text: str | None) -> float:
+    return float(text) if text and re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", text) else 1e9

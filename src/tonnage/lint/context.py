@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from tonnage.errors import InputError, closest_hint
+from tonnage.errors import InputError, TonnageError, closest_hint
 from tonnage.facts.engine import parse_engine
 from tonnage.workload.spec import Workload
 
@@ -70,8 +70,8 @@ def engine_word(text: str) -> tuple[str, tuple[int, int] | None]:
     return name, release if ":" in plain and name == "vllm" else None
 
 
-def read_context(data: bytes, where: str) -> Context:
-    """Return the context in a JSON file.
+def read_context(data: bytes, where: str, *, lenient: bool = False) -> Context:
+    """Return the context in a JSON file; `lenient` takes a release without a law for one that nobody named.
 
     Raises InputError: no JSON, a key nobody knows, or a value that is none.
     """
@@ -86,7 +86,12 @@ def read_context(data: bytes, where: str) -> Context:
             raise InputError(
                 f"{key} is nothing we know of a context", where=where, hint=closest_hint(key, KEYS, f"known are {', '.join(KEYS)}")
             )
-    engine, release = engine_word(_text(value, "engine", where)) if value.get("engine") else ("", None)
+    try:
+        engine, release = engine_word(_text(value, "engine", where)) if value.get("engine") else ("", None)
+    except TonnageError:
+        if not lenient:
+            raise
+        engine, release = "", None
     load, storage, gateway, slo = (_table(value, key, where) for key in ("workload", "storage", "gateway", "slo"))
     for key in load:
         if key not in WORKLOAD:

@@ -71,6 +71,7 @@ class Engine(msgspec.Struct, frozen=True):
     figures: dict[str, float | None]
     cache_config: dict[str, str]
     lines: dict[str, int]
+    source: str = ""
 
     def get(self, name: str) -> float | None:
         """Return a figure; None where it is absent or NaN."""
@@ -120,14 +121,21 @@ def read_page(text: str, where: str) -> Page:
     configs: dict[str, dict[str, str]] = {}
     began_at, others, source = None, 0, ""
     try:
-        for family in text_string_to_metric_families(text):
+        families = list(text_string_to_metric_families(text))
+        several = _several_models(sample.labels for family in families for sample in family.samples)
+        for family in families:
             for sample in family.samples:
                 name = sample.name
                 if name == "process_start_time_seconds":
                     began_at = sample.value
                 elif name.startswith(("vllm:", "sglang:")):
                     source = source or name.partition(":")[0]
-                    label = next((sample.labels[key] for key in _ENGINE_LABELS if key in sample.labels), "0")
+                    if sample.labels.get("tp_rank", "0") != "0":
+                        continue  # every rank says the same of the same requests
+                    label = next((sample.labels[key] for key in _ENGINE_LABELS if key in sample.labels), "")
+                    label = label or (sample.labels.get("model_name", "") if several else "") or "0"
+                    if several and label == "0":
+                        continue  # of no model: it cannot be said whose it is
                     models.setdefault(label, sample.labels.get("model_name", ""))
                     if name == "vllm:cache_config_info":
                         configs[label] = dict(sample.labels)
@@ -142,7 +150,12 @@ def read_page(text: str, where: str) -> Page:
     lines = _lines(text)
     engines = tuple(
         Engine(
-            label, models[label], {name: _real(value) for name, (_, value) in figures.get(label, {}).items()}, configs.get(label, {}), lines
+            label,
+            models[label],
+            {name: _real(value) for name, (_, value) in figures.get(label, {}).items()},
+            configs.get(label, {}),
+            {**lines.get("", {}), **lines.get(label, {})},
+            source,
         )
         for label in sorted(models)
     )
@@ -153,7 +166,9 @@ def _keep(into: dict[str, tuple[int, float]], name: str, value: float) -> None:
     """Keep the newest name of a figure; series of one name that differ in other labels (reasons) are summed."""
     figure, rank = _BY_NAME[name]
     known = into.get(figure)
-    if known is None or rank < known[0]:
+    if known is not None and not math.isfinite(value):
+        return
+    if known is None or rank < known[0] or not math.isfinite(known[1]):
         into[figure] = (rank, value)
     elif rank == known[0]:
         into[figure] = (rank, max(known[1], value) if figure == "cache" else known[1] + value)
@@ -163,13 +178,21 @@ def _real(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _lines(text: str) -> dict[str, int]:
-    """Return the first line of each figure's series."""
-    found: dict[str, int] = {}
+def _several_models(labels: Iterable[dict[str, str]]) -> bool:
+    """Return whether a page without labels of engines speaks of several models: then the model tells them apart."""
+    return len({one["model_name"] for one in labels if "model_name" in one and not any(key in one for key in _ENGINE_LABELS)}) > 1
+
+
+def _lines(text: str) -> dict[str, dict[str, int]]:
+    """Return the first line of each figure's series, by engine; under "" of any."""
+    found: dict[str, dict[str, int]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         match = re.match(r"((?:vllm|sglang):\w+)", line)
         if match is not None and match[1] in _BY_NAME:
-            found.setdefault(_BY_NAME[match[1]][0], number)
+            figure = _BY_NAME[match[1]][0]
+            found.setdefault("", {}).setdefault(figure, number)
+            for label in re.findall(r'(?:engine|dp_rank|engine_index|model_name)="([^"]*)"', line):
+                found.setdefault(label, {}).setdefault(figure, number)
     return found
 
 
@@ -179,5 +202,14 @@ def is_page(first: Iterable[str]) -> bool:
         if line.startswith(("# HELP ", "# TYPE ")):
             return True
         if line.strip() and not line.startswith("#"):
-            return re.match(r"[a-zA-Z_:][\w:]*(?:\{[^}]*\})? [-+0-9.eNIinfa]+(?: \d+)?$", line.strip()) is not None
+            match = re.match(r"([a-zA-Z_:][\w:]*(?:\{[^}]*\})?) ([-+0-9.eNIinfa]+)(?: \d+)?$", line.strip())
+            return match is not None and _is_number(match[2]) and any(character in match[1] for character in ":_{")
     return False
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -14,10 +14,11 @@ from collections.abc import Iterator
 import msgspec
 
 from tonnage.lint.context import Context
+from tonnage.monitor.page import Page
 from tonnage.monitor.window import Window
 from tonnage.units import counted
 
-CACHE_HIGH, CACHE_FULL = 0.90, 0.97
+CACHE_HIGH, CACHE_FULL, FILLED = 0.90, 0.97, 0.75
 LEAST_QUERIES = 2_000
 """Tokens looked up below which a hit rate says nothing."""
 FAR_BELOW = 0.25
@@ -46,8 +47,24 @@ def verdicts(windows: list[Window], context: Context) -> list[Verdict]:
     for window in windows:
         found += _of_engine(window, context)
     if len(windows) > 1:
-        found += _uneven(windows)
+        hung = {verdict.engine for verdict in found if verdict.id == "hung"}
+        found += _uneven([window for window in windows if window.engine.label not in hung])
+    if any(verdict.id not in ("healthy", "idle") for verdict in found):
+        return [verdict for verdict in found if verdict.id != "healthy"]
     return found
+
+
+def gone(before: Page | None, later: Page) -> list[Verdict]:
+    """Return a verdict for each engine of the first page that the second does not show."""
+    labels = [engine.label for engine in before.engines if later.engine(engine.label) is None] if before is not None else []
+    return [
+        Verdict(
+            "metric-missing", label, (("engine", f"{label} is on the first page only"),),
+            f"engine {label} is gone from the page: nothing can be said of it",
+            "see whether it runs (its pod, its log), and scrape every engine",
+        )
+        for label in labels
+    ]  # fmt: skip
 
 
 def nothing_of_an_engine(source: str) -> Verdict:
@@ -65,8 +82,8 @@ def _of_engine(window: Window, context: Context) -> Iterator[Verdict]:
     label = window.engine.label
     missing = [name for name in NEEDED if window.now(name) is None]
     if window.before is not None:
-        absent = [name for name in NEEDED_OVER_TIME if window.delta(name) is None]
-        missing += [name for name in absent if not (name in ("queue_s", "inference_s") and _sglang(window))]
+        needed = ("generation_tokens",) if window.engine.source == "sglang" else NEEDED_OVER_TIME
+        missing += [name for name in needed if window.delta(name) is None]
     if missing:
         yield Verdict(
             "metric-missing", label, tuple((name, "absent or NaN") for name in missing),
@@ -80,14 +97,14 @@ def _of_engine(window: Window, context: Context) -> Iterator[Verdict]:
         )  # fmt: skip
     wrong = list(_wrong(window, context))
     yield from wrong
-    if wrong or missing:
+    if missing or any(verdict.id != "prefix-cache-ineffective" for verdict in wrong):
         return
     running, waiting = window.now("running") or 0, window.now("waiting") or 0
     if not running and not waiting and not window.delta("generation_tokens"):
         yield Verdict(
             "idle", label, _gauges(window), "nothing runs and nothing waits", "nothing to do; fewer replicas would do at this load"
         )
-    elif window.before is not None and not window.restarted:
+    elif window.before is not None and not window.restarted and not wrong and not _waits(window) and not _misses(window, context):
         yield Verdict(
             "healthy",
             label,
@@ -104,8 +121,15 @@ SAID = {
 }  # fmt: skip
 
 
-def _sglang(window: Window) -> bool:
-    return any(name in window.engine.figures for name in ("pool_tokens",)) and not window.engine.cache_config
+def _waits(window: Window) -> bool:
+    """Return whether requests wait and none of them moves: nothing finished, nothing was generated."""
+    return bool(window.now("waiting")) and not window.delta("generation_tokens") and not window.delta("steps")
+
+
+def _misses(window: Window, context: Context) -> bool:
+    """Return whether tokens or first tokens come later than their target."""
+    token, first = window.mean("itl_s", "itl_count"), window.mean("ttft_s", "ttft_count")
+    return bool((context.tpot_s and token and token > context.tpot_s) or (context.ttft_s and first and first > context.ttft_s))
 
 
 def _wrong(window: Window, context: Context) -> Iterator[Verdict]:
@@ -127,8 +151,9 @@ def _wrong(window: Window, context: Context) -> Iterator[Verdict]:
 
 
 def _hung(window: Window) -> Verdict | None:
-    before = window.before.get("running") if window.before is not None else None
-    if not before or not window.now("running") or window.restarted:
+    old = window.before
+    before = ((old.get("running") or 0) + (old.get("waiting") or 0)) if old is not None else 0
+    if not before or not (window.now("running") or window.now("waiting")) or window.restarted:
         return None
     moved = [window.delta(name) for name in ("steps", "generation_tokens", "prompt_tokens")]
     known = [value for value in moved if value is not None]
@@ -136,7 +161,8 @@ def _hung(window: Window) -> Verdict | None:
         return None
     return Verdict(
         "hung", window.engine.label, (*_gauges(window), ("steps", f"+0 in {window.seconds:g} s")),
-        f"{counted(int(before), 'request')} run, and in {window.seconds:g} s no step was made and no token came; "
+        f"{counted(int(before), 'request')} {'run' if window.now('running') else 'wait'}, and in {window.seconds:g} s no step was made "
+        "and no token came; "
         "/health may still answer 200",
         "take a stack dump (py-spy), then restart the engine; look for a collective or a lock, and do not judge by /health",
     )  # fmt: skip
@@ -178,10 +204,10 @@ def _cache_bound(window: Window, context: Context) -> Verdict | None:
 def _queue_bound(window: Window, context: Context) -> Verdict | None:
     share, waiting, cache = queue_share(window), window.now("waiting") or 0, window.now("cache")
     running = window.now("running") or 0
-    if cache is None or not waiting:
+    if cache is None:
         return None
     if window.before is not None:
-        if share is None or share <= 0.5:
+        if (share is None or share <= 0.5) and not _queue_misses(window, context):
             return None
     elif not (waiting > running and cache < 0.8):
         return None
@@ -198,9 +224,15 @@ def _queue_bound(window: Window, context: Context) -> Verdict | None:
     )  # fmt: skip
 
 
+def _queue_misses(window: Window, context: Context) -> bool:
+    """Return whether first tokens miss their target, and most of their time is the queue."""
+    queue, first = window.mean("queue_s", "queue_count"), window.mean("ttft_s", "ttft_count")
+    return bool(context.ttft_s and first and first > context.ttft_s and queue and queue > first / 2)
+
+
 def _compute_bound(window: Window, context: Context) -> Verdict | None:
-    share, cache = queue_share(window), window.now("cache")
-    if (window.now("waiting") or 0) > (window.now("running") or 0) * 0.1 or (share or 0) > 0.2 or (cache or 0) >= CACHE_HIGH:
+    cache = window.now("cache")
+    if window.before is None and (window.now("waiting") or 0) > (window.now("running") or 0) * 0.1:
         return None
     token, first = window.mean("itl_s", "itl_count"), window.mean("ttft_s", "ttft_count")
     slow_token = bool(context.tpot_s and token and token > context.tpot_s)
@@ -248,10 +280,14 @@ def _prefix(window: Window, context: Context) -> Verdict | None:
 
 
 def _uneven(windows: list[Window]) -> Iterator[Verdict]:
+    if len(windows) < 2:
+        return
     loads = [(window.now("running") or 0) + (window.now("waiting") or 0) for window in windows]
     busiest, least = max(loads), min(loads)
-    at = windows[loads.index(busiest)]
-    if busiest >= 8 and busiest > UNEVEN * max(1.0, least) and (at.now("waiting") or (at.now("cache") or 0) >= CACHE_HIGH):
+    at, other = windows[loads.index(busiest)], windows[loads.index(least)]
+    far = busiest > UNEVEN * max(1.0, least) and (at.now("waiting") or (at.now("cache") or 0) >= FILLED)
+    queues = (at.now("waiting") or 0) >= 4 and not other.now("waiting") and busiest > 1.5 * least and (other.now("cache") or 0) < CACHE_HIGH
+    if busiest >= 8 and (far or queues):
         yield Verdict(
             "load-uneven", at.engine.label,
             tuple((f"engine {window.engine.label}", f"{load:,.0f} requests") for window, load in zip(windows, loads, strict=True)),

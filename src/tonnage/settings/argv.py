@@ -99,6 +99,9 @@ def settings_of(
     extra = tuple((flag, value) for flag, value in given if not _settle(flag, value, fields, parallel, lora))
     if lora.pop("on", 0) or lora:
         fields["lora"] = LoRA(lora.get("count", 1), lora.get("rank", 16))
+    for name, value in parallel.items():
+        if isinstance(value, int) and value < 1:
+            raise InputError(f"{name} of {value} is none", where="the command", hint="1 or more")
     return EngineSettings(**fields, parallel=Parallelism(**parallel)), extra
 
 

@@ -19,6 +19,12 @@ def explain(start: Start, sign: Sign, case: Case) -> Told:
             f"memory of {device} was taken or given back by another process while the engine measured",
             "find and end it (nvidia-smi on the host, other containers too), then start again",
         )
+    if "share" not in sign.words:
+        return Told(
+            f"{sign.words.get('held', '')} of {total:g} GiB of {device} are held by other processes: what is left does not do",
+            f"find and end the other process on {device} (nvidia-smi on the host, other containers too), then start again",
+            {"held_gib": round(total - free, 2)},
+        )
     most = floor(100 * free / total) / 100
     return Told(
         f"{total - free:.1f} of {total:g} GiB of {device} are held by others; the engine asks for "

@@ -17,7 +17,8 @@ def explain(start: Start, sign: Sign, case: Case) -> Told:
         if old
         else "the estimate of the graphs fell short"
     )
-    lower = "0.90" if not share or float(share) > 0.9 else f"{max(0.5, float(share) - 0.03):.2f}"
+    given = case.asked.gpu_memory_utilization if case.asked is not None and share else None
+    lower = "0.90" if given is None or given > 0.9 else f"{max(0.5, given - 0.03):.2f}"
     return Told(
         f"weights and pool were fine; memory ran out while CUDA graphs were captured: {charged}"
         + (f", and utilization is {share}" if share else ""),

@@ -17,7 +17,7 @@ def judge(start: Start, case: Case) -> Sign | None:
     """Return the sign of a hit rate far below what the shared prefix would give."""
     shared, context = case.context.shared_prefix_tokens or 0, case.context.context_tokens
     rate = start.running.hit_share if start.running is not None else None
-    if not shared or rate is None or start.count < FEWEST or start.last_interval is None:
+    if not shared or rate is None or start.count < FEWEST or not start.prompted or start.last_interval is None:
         return None
     expected = shared / context if context > shared else 0.2
     return Sign(ID, [start.last_interval], {}, None) if rate < FAR_BELOW * expected else None
