@@ -30,7 +30,6 @@ LEVELS = ("INFO ", "ERROR ", "WARNING ", "DEBUG ", "CRITICAL ")
 LONGEST_PROCESS = 100
 MOST_AROUND = 4
 """How many wrappers may stand around a line: kubectl, compose, journald and the runtime's clock."""
-_HAS_LEVEL = re.compile(r" (?:INFO|ERROR|WARNING|DEBUG|CRITICAL) [0-9]{2}-[0-9]{2} ")
 _SGLANG = re.compile(r"\[([0-9]{4})-([0-9]{2}-[0-9]{2}) ([0-9]{2}:[0-9]{2}:[0-9]{2})(?: ([A-Z0-9 ]{2,20}))?\] ?")
 _DAY, _CLOCK = re.compile(r"[0-9]{2}-[0-9]{2}"), re.compile(r"[0-9]{2}:[0-9]{2}:[0-9]{2}")
 _DAYS = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)
@@ -73,7 +72,7 @@ def read_lines(stream: IO[bytes]) -> Iterator[tuple[int, str]]:
             while (rest := stream.readline(LONGEST)) and not rest.endswith(b"\n"):
                 pass
         text = raw.decode("utf-8", "replace").rstrip("\r\n")
-        if text.startswith("{"):
+        if text[:1] == "{":
             if text.startswith('{"log":'):
                 text = _docker(text)
             elif '"message"' in text:
@@ -118,15 +117,15 @@ def parsed(number: int, text: str) -> Line:
     >>> parsed(7, "(Worker_TP0 pid=9) INFO 01-22 16:41:34 [gpu_worker.py:375] Available KV cache memory: 42.03 GiB").text
     'Available KV cache memory: 42.03 GiB'
     """
-    for _ in range(MOST_AROUND):
-        if text.startswith(_PLAIN):
-            break
+    for _ in range(0 if text[:1] == "(" or text.startswith(_PLAIN) else MOST_AROUND):
         around = _AROUND.match(text)
         if around is None:
-            near = _NEAR.match(text) if " pid=" in text[:160] or _HAS_LEVEL.search(text, 0, 140) else None
+            near = _NEAR.match(text) if " pid=" in text or ".py:" in text else None
             text = text[near.end() :] if near is not None else text
             break
         text = text[around.end() :]
+        if text.startswith(_PLAIN):
+            break
     if text.startswith("["):
         match = _SGLANG.match(text)
         if match is None:

@@ -220,7 +220,6 @@ MEASURES: tuple[tuple[str, str, Keep], ...] = (
 )  # fmt: skip
 """(how a message begins, what follows, what it does): everything that begins otherwise is not looked at further."""
 
-_BEGINNINGS = tuple(begin for begin, _, _ in MEASURES)
 _BY_LETTER: dict[str, list[tuple[str, re.Pattern[str], Keep]]] = {}
 for _begin, _pattern, _keep in MEASURES:
     _BY_LETTER.setdefault(_begin[0], []).append((_begin, re.compile(_pattern), _keep))
@@ -229,16 +228,15 @@ _BANNER = re.compile(r"\bversion (0\.\d+\.\d+\S*)\s*$")
 
 def measure(start: Start, text: str) -> bool:
     """Take the figures of a line into the start; return whether there were any."""
-    if not text.startswith(_BEGINNINGS):
-        banner = _BANNER.search(text) if "version 0." in text else None
-        if banner is not None:
-            _version(start, banner)
-        return banner is not None
-    for begin, pattern, keep in _BY_LETTER[text[0]]:
-        match = pattern.match(text, len(begin)) if text.startswith(begin) else None
-        if match is not None:
-            keep(start, match)
-            return True
+    for begin, pattern, keep in _BY_LETTER.get(text[:1], ()):
+        if text.startswith(begin):
+            match = pattern.match(text, len(begin))
+            if match is not None:
+                keep(start, match)
+                return True
+    if "version 0." in text and (banner := _BANNER.search(text)) is not None:
+        _version(start, banner)
+        return True
     return False
 
 

@@ -34,6 +34,7 @@ _BEGIN = (
 )
 _ENGINE = ("Initializing a V1 LLM engine (v", "Initializing an LLM engine (v")
 """What begins an engine; after a failure it begins another start."""
+_HEADS = frozenset(begin[:4] for begin in (*_BEGIN, *_ENGINE))
 LONG_AFTER_S = 1200
 """Seconds after a failure when another one belongs to another start, whatever stands between them."""
 _BANNER = re.compile(r"\bversion 0\.\d+\.\d+\S*\s*$")
@@ -74,9 +75,7 @@ class _Reader:
             return
         line = parsed(number, text)
         message = line.text
-        begins = message.startswith(_BEGIN) or ("version 0." in message and _BANNER.search(message) is not None)
-        again = message.startswith(_ENGINE) and any(sign.cause in STARTUP or sign.cause.startswith("oom-") for sign in self.start.signs)
-        if self.start.closed or again or (begins and self._anew(message)):
+        if self.start.closed or ((message[:4] in _HEADS or "version 0." in message) and self._begins(message)):
             self._next(number)
         start = self.start
         start.first_line = start.first_line or number
@@ -101,6 +100,12 @@ class _Reader:
         if measure(start, message) or (line.level in QUIET and "received signal" not in message):
             return
         self._sign(line)
+
+    def _begins(self, message: str) -> bool:
+        """Return whether a line is the first of another start."""
+        if message.startswith(_ENGINE):
+            return any(sign.cause in STARTUP or sign.cause.startswith("oom-") for sign in self.start.signs)
+        return (message.startswith(_BEGIN) or _BANNER.search(message) is not None) and self._anew(message)
 
     def _anew(self, message: str) -> bool:
         """Return whether a line that begins a start begins another one: the present one is past that point."""
