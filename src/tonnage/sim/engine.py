@@ -83,7 +83,7 @@ class Engine:
         self.most_used = 0
         self.timeline_s = timeline_s
         self.timeline: list[tuple[float, int, int, int, int]] = []
-        self._next_sample = 0.0 if timeline_s else inf
+        self.next_sample = 0.0 if timeline_s else inf
         self.rejected: list[int] = []
         self.finished: list[int] = []
 
@@ -122,12 +122,12 @@ class Engine:
         if at > self.now and not self.running and not self.waiting:
             self.now = at
         if limits.by_priority and self.priority:
-            self._enqueue(index)
+            self.enqueue(index)
         else:
             self.waiting.append(index)
         return True
 
-    def _enqueue(self, index: int) -> None:
+    def enqueue(self, index: int) -> None:
         """Put a request behind those that go first: by priority, then by arrival."""
         rank = (self.priority[index], self.submitted_s[index], index)
         place = len(self.waiting)
@@ -159,8 +159,8 @@ class Engine:
         size, groups, most_seqs = limits.block_tokens, limits.groups, limits.max_num_seqs
         finishes, gaps = self.finishes, self.gaps
         while self.now < until:
-            if self.filling is not None or (self.waiting and self.running < most_seqs and self._admissible()):
-                self._scheduled_step()
+            if self.filling is not None or (self.waiting and self.running < most_seqs and self.admissible()):
+                self.scheduled_step()
                 continue
             count = self.decoding
             if not count:
@@ -175,9 +175,9 @@ class Engine:
                 groups * ((self.private + steps * count + count * (size - 1)) // size) + self.fixed + groups * self.node_blocks
                 > limits.blocks
             ):
-                steps = self._steps_that_fit(steps)
+                steps = self.steps_that_fit(steps)
                 if not steps:
-                    self._scheduled_step()
+                    self.scheduled_step()
                     continue
             fixed_time = base[count]
             slope = per_token * count
@@ -191,9 +191,9 @@ class Engine:
             if until < inf:
                 left = until - self.now
                 if start * steps + slope * (steps * (steps - 1) / 2) > left:
-                    steps = min(steps, _steps_until(start, slope, left))
-            if self.now >= self._next_sample:
-                self._sample()
+                    steps = min(steps, steps_until(start, slope, left))
+            if self.now >= self.next_sample:
+                self.sample()
             spent = start * steps + slope * (steps * (steps - 1) / 2)
             self.now += spent
             self.busy_s += spent
@@ -213,7 +213,7 @@ class Engine:
                     self._finish(index)
         return
 
-    def _steps_that_fit(self, most: int) -> int:
+    def steps_that_fit(self, most: int) -> int:
         """Return how many decode steps the pool holds, at most so many."""
         limits = self.limits
         room = (limits.blocks - self.fixed) // limits.groups - self.node_blocks
@@ -228,7 +228,7 @@ class Engine:
                 high = middle - 1
         return low
 
-    def _admissible(self) -> bool:
+    def admissible(self) -> bool:
         """Return whether the head of the queue fits: its whole prompt, and what it has produced before."""
         index = self.waiting[0]
         limits = self.limits
@@ -251,7 +251,7 @@ class Engine:
         own = (self.fixed - self.running * limits.fixed_blocks) // limits.groups
         return self._decode_blocks(1) + self.node_blocks + own + self.running * self.state_blocks
 
-    def _scheduled_step(self) -> None:
+    def scheduled_step(self) -> None:
         """Take one step as the scheduler does: running sequences, then the queue; then its time."""
         limits = self.limits
         preempted = self._make_room()
@@ -262,12 +262,11 @@ class Engine:
         if self.filling is not None:
             budget = self._fill(budget, chunks, done)
         if not preempted:
-            while self.waiting and self.running < limits.max_num_seqs and budget > 0 and self.filling is None and self._admissible():
-                budget = self._admit(budget, chunks, done)
+            self.admit_waiting(budget, chunks, done)
         if not decoding and not chunks:
             return
-        if self.now >= self._next_sample:
-            self._sample()
+        if self.now >= self.next_sample:
+            self.sample()
         spent = self.times.mixed(decoding, context, chunks)
         self.now += spent
         self.busy_s += spent
@@ -279,13 +278,32 @@ class Engine:
             self.decode_tokens += decoding
             key = int(log(spent if spent > LEAST_GAP_S else LEAST_GAP_S) * BINS_PER_E)
             self.gaps[key] = self.gaps.get(key, 0) + decoding
-            finishes = self.finishes
-            while finishes and finishes[0][0] <= self.step:
-                end, index = heappop(finishes)
-                if self.ends[index] == end:
-                    self._finish(index)
         for index in done:
             self._first_token(index)
+        finishes = self.finishes
+        while finishes and finishes[0][0] <= self.step:
+            end, index = heappop(finishes)
+            if self.ends[index] == end:
+                self._finish(index)
+
+    def admit_waiting(self, budget: int, chunks: list[tuple[int, int]], done: list[int]) -> None:
+        """Admit from the head of the queue while there is room and budget; `chunks` and `done` take what is computed and who is through."""
+        most = self.limits.max_num_seqs
+        while self.waiting and self.running < most and budget > 0 and self.filling is None and self.admissible():
+            budget = self._admit(budget, chunks, done)
+
+    def is_filling(self, index: int) -> bool:
+        """Return whether a request's prompt is in hand."""
+        return self.filling is not None and self.filling[0] == index
+
+    def hold(self, index: int, tokens: int) -> Held:
+        """Give a request what is cached of its prompt, and the rest of its content to compute."""
+        assert self.cache is not None
+        self.cache.settle(self._in_use())
+        held = self.cache.hold(self.pieces[index], tokens - 1)
+        self.held[index] = held
+        self.node_blocks += held.used
+        return held
 
     def _make_room(self) -> bool:
         """Preempt the last running ones until the next step's blocks fit; return whether any was."""
@@ -320,12 +338,12 @@ class Engine:
             blocks = self._leave(index)
         self.ends[index] = NEVER
         self.running -= 1
-        self._give_back(index, blocks, finished=False)
+        self.give_back(index, blocks, finished=False)
         self.lost[index] += 1
         self.preemptions += 1
         self.order = [one for one in self.order if one != index] if self.order and self.order[-1] != index else self.order[:-1]
         if self.limits.by_priority and self.priority:
-            self._enqueue(index)
+            self.enqueue(index)
         else:
             self.waiting.appendleft(index)
 
@@ -341,7 +359,7 @@ class Engine:
         self.fixed -= self.limits.fixed_blocks
         return -(-own // size)
 
-    def _give_back(self, index: int, blocks: int, *, finished: bool) -> None:
+    def give_back(self, index: int, blocks: int, *, finished: bool) -> None:
         """Return a request's blocks to the pool: private ones, then the nodes that nobody else uses."""
         held = self.held.pop(index, None)
         cache = self.cache
@@ -365,11 +383,8 @@ class Engine:
         tokens = self.prompt[index] + self.produced[index]
         hits = covered = 0
         if self.cache is not None and self.pieces and self.pieces[index]:
-            self.cache.settle(self._in_use())
-            held = self.cache.hold(self.pieces[index], tokens - 1)
-            self.held[index] = held
+            held = self.hold(index, tokens)
             hits, covered = held.hit_blocks * limits.block_tokens, held.covered
-            self.node_blocks += held.used
         if self.cache is not None and not self.lost[index]:
             self.looked_tokens += tokens
             self.hit_tokens += hits
@@ -406,7 +421,7 @@ class Engine:
         return budget - count
 
     def _first_token(self, index: int) -> None:
-        """A prompt is done: its token leaves with this step, and the request decodes, or is done too."""
+        """A prompt is done: its token leaves with this step, and the request decodes."""
         limits = self.limits
         tokens = self.prompt[index] + self.produced[index]
         self.fixed -= self.own_blocks[index]
@@ -419,11 +434,7 @@ class Engine:
         self.context += tokens
         self.private += own
         self.residues[(self.base[index] - self.shared[index]) % limits.block_tokens] += 1
-        end = self.ends[index]
-        if end <= self.step:
-            self._finish(index)
-        else:
-            heappush(self.finishes, (end, index))
+        heappush(self.finishes, (self.ends[index], index))
 
     def _finish(self, index: int) -> None:
         """A request has all its tokens: it leaves, and its blocks go back."""
@@ -433,15 +444,16 @@ class Engine:
         self.finish_s[index] = self.now
         self.finished.append(index)
         if self.cache is not None:
-            self._give_back(index, blocks, finished=True)
+            self.give_back(index, blocks, finished=True)
         if len(self.order) > 4 * self.running + 64:
             self.order = [one for one in self.order if self._runs(one)]
 
-    def _sample(self) -> None:
+    def sample(self) -> None:
+        """Note the time, the blocks in use, who runs and who waits, and the preemptions so far."""
         used = self.used_blocks()
         self.most_used = max(self.most_used, used)
         self.timeline.append((self.now, used, self.running, len(self.waiting), self.preemptions))
-        self._next_sample = self.now + self.timeline_s
+        self.next_sample = self.now + self.timeline_s
 
     def check(self) -> None:
         """Raise AssertionError where the counts do not add up: what runs, its context, and every block."""
@@ -457,7 +469,7 @@ class Engine:
             self.cache.check(self.used_blocks(), self.limits.blocks)
 
 
-def _steps_until(start: float, slope: float, left: float) -> int:
+def steps_until(start: float, slope: float, left: float) -> int:
     """Return the steps that begin before `left` seconds have passed: the last of them may end after."""
     if slope <= 0.0:
         guess = int(left / start)

@@ -28,14 +28,14 @@ class StepTime:
     `host[B]` is the least a step takes with asynchronous scheduling; without it host time is part of `base`.
     """
 
-    __slots__ = ("_gemm", "_mixed", "attention_per_pair", "base", "host", "hosted", "model", "per_token")
+    __slots__ = ("_hosts", "attention_per_pair", "base", "host", "hosted", "known_work", "model", "per_token")
 
     def __init__(self, model: StepModel, most: int) -> None:
         self.model = model
         self.per_token = model.context_s_per_token
         self.attention_per_pair = model.attention_s_per_pair
-        self._gemm: dict[int, float] = {}
-        self._mixed: dict[int, float] = {}
+        self.known_work: dict[int, float] = {}
+        self._hosts = [model.host_s(count) for count in range(most + 2)]
         self.hosted = model.asynchronous
         self.host = [model.host_s(count) if model.asynchronous else 0.0 for count in range(most + 2)]
         extra = [0.0 if model.asynchronous else model.host_s(count) for count in range(most + 2)]
@@ -43,10 +43,14 @@ class StepTime:
 
     def work(self, tokens: int) -> float:
         """Return what so many tokens cost in matrices and communication, whichever sequences they are of."""
-        known = self._gemm.get(tokens)
+        known = self.known_work.get(tokens)
         if known is None:
-            known = self._gemm[tokens] = self.model.gemm_s(tokens) + self.model.comm_s(tokens)
+            known = self.known_work[tokens] = self.model.gemm_s(tokens) + self.model.comm_s(tokens)
         return known
+
+    def host_of(self, sequences: int) -> float:
+        """Return the engine's own time for a step of so many sequences."""
+        return self._hosts[sequences] if sequences < len(self._hosts) else self.model.host_s(sequences)
 
     def mixed(self, decoding: int, context: int, chunks: list[tuple[int, int]]) -> float:
         """Return the time of a step: `decoding` sequences over `context` tokens, and prefill chunks of (tokens, context before them)."""
@@ -55,7 +59,7 @@ class StepTime:
             tokens += count
             pairs += count * (before + count / 2)
         time = self.work(tokens) + context * self.per_token + pairs * self.attention_per_pair
-        host = self.model.host_s(decoding + len(chunks))
+        host = self.host_of(decoding + len(chunks))
         return max(time, host) if self.hosted else time + host
 
 
