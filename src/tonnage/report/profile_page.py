@@ -42,8 +42,8 @@ def profile_page(profile: Profile, trace: Trace, source: str, speed: Speed) -> s
     if lengths:
         body += _figure("Lengths", "requests by tokens, doubling", _lengths(lengths))
     if any(profile.by_hour):
-        hours = tuple(float(each) for each in profile.by_hour)
-        body += _figure("Time of day", "requests by hour", bars([Series("", hours)], [(h / 24, f"{h:02}:00") for h in (0, 6, 12, 18, 24)]))
+        hours = tuple(rate * 3_600 for rate in profile.hour_per_s)
+        body += _figure("Time of day", "requests an hour", bars([Series("", hours)], [(h / 24, f"{h:02}:00") for h in (0, 6, 12, 18, 24)]))
     if profile.prefix is not None and profile.prefix.lru:
         body += _figure("Found again", "share of prompt tokens by size of the cache", _hits(profile))
     notes = [*(f"The log lacks {lack}." for lack in profile.lacks), *(f"Note: {remark}." for remark in profile.remarks)]

@@ -9,6 +9,7 @@ import msgspec
 
 from tonnage.report.terminal import paint, sentence, table, wrapped
 from tonnage.units import counted
+from tonnage.workload.concurrency import WINDOW_S
 from tonnage.workload.profile import HOUR_S, Lengths, Profile
 from tonnage.workload.profile_file import workload_values
 
@@ -48,7 +49,7 @@ def profile_text(profile: Profile, source: str, toml: str, *, kept: str, width: 
         out += [f"  {line}" for line in table(rows, "lrrrrr")] + [""]
     for label, text in _lines(profile):
         out += wrapped(text, width, f"  {label:<10}  ", " " * 14)
-    out += ["", *_bars(profile, colour)] if any(profile.by_hour) else []
+    out += ["", *_bars(profile, colour)] if sum(map(bool, profile.by_hour)) > 1 else []
     out += ["", *_caches(profile)] if profile.prefix is not None else []
     out.append("")
     for lack in profile.lacks:
@@ -56,10 +57,13 @@ def profile_text(profile: Profile, source: str, toml: str, *, kept: str, width: 
     for remark in (*profile.remarks, *_skips(profile)):
         out += wrapped(paint("note: ", "yellow", colour) + remark, width, "", "  ")
     if kept:
-        out += ["", *wrapped(f"next: tonnage plan MODEL --gpu CARD --workload {kept}", width)]
+        out.append("")
     else:
         out += ["", "workload.toml (--out workload.toml keeps it):", "", *(f"  {line}".rstrip() for line in toml.splitlines())]
-        out += ["", "next: tonnage plan MODEL --gpu CARD --workload workload.toml"]
+        out.append("")
+    known = workload_values(profile)
+    asked = "".join(f" {option}" for key, option in (("users", "--users N"), ("context_tokens", "--context T")) if key not in known)
+    out += wrapped(f"next: tonnage plan MODEL --gpu CARD --workload {kept or 'workload.toml'}{asked}", width)
     return "\n".join(out) + "\n"
 
 
@@ -107,13 +111,10 @@ def _lines(profile: Profile) -> list[tuple[str, str]]:
              f"{found.speed.ttft_s:g} s, then {found.speed.tpot_s:g} s a token (--ttft, --tpot); the worst moment "
              f"{lasting(found.at_s)} in; Little's law over the busiest minute {found.little:,.1f}")
         )  # fmt: skip
-    if rate.peak_per_s:
-        within = (
-            f"{rate.peak_per_s:,.2f}/s in the busiest {lasting(rate.window_s)}"
-            if rate.window_s < 60
-            else f"{rate.peak_per_s:,.2f}/s in the busiest minute"
-        )
-        out.append(("arrivals", f"{rate.mean_per_s:,.2f}/s on average, {within}"))
+    if rate.window_s < WINDOW_S and rate.mean_per_s:
+        out.append(("arrivals", f"{rate.mean_per_s:,.2f}/s on average; the log is shorter than a minute"))
+    elif rate.mean_per_s:
+        out.append(("arrivals", f"{rate.mean_per_s:,.2f}/s on average, {rate.peak_per_s:,.2f}/s in the busiest minute"))
     if profile.burstiness is not None:
         kind = (
             "steadier than independent users"
@@ -130,14 +131,14 @@ def _lines(profile: Profile) -> list[tuple[str, str]]:
 
 def _bars(profile: Profile, colour: bool) -> list[str]:
     """Return the hours of the day, from the first to the last with requests, to scale."""
-    busy = [hour for hour, count in enumerate(profile.by_hour) if count]
-    most = max(profile.by_hour)
-    hours = range(busy[0], busy[-1] + 1)
-    wide = len(f"{most:,}")
-    drawn = {hour: paint("#" * round(BARS * profile.by_hour[hour] / most), "cyan", colour) for hour in hours}
-    return ["  requests by hour of the day" + (" (UTC)" if profile.dated else "")] + [
-        f"  {hour:02}:00  {profile.by_hour[hour]:>{wide},}  {drawn[hour]}".rstrip() for hour in hours
-    ]
+    rates = [rate * HOUR_S for rate in profile.hour_per_s]
+    busy = [hour for hour, rate in enumerate(rates) if rate]
+    wide, most = len(f"{max(rates):,.0f}"), max(rates)
+    out = ["  requests an hour by hour of the day (UTC, or as the log writes it)"]
+    for hour in range(busy[0], busy[-1] + 1):
+        drawn = paint("#" * round(BARS * rates[hour] / most), "cyan", colour)
+        out.append(f"  {hour:02}:00  {rates[hour]:>{wide},.0f}  {drawn}".rstrip())
+    return out
 
 
 def _caches(profile: Profile) -> list[str]:

@@ -43,16 +43,12 @@ def intervals(trace: Trace, speed: Speed, scale: float = 1.0) -> tuple[list[floa
     A request holds its start: one that took no measurable time still counts at that moment. Requests with neither an end nor an
     output are left out.
     """
-    starts, ends = [], []
-    for index, start in enumerate(trace.arrival_s):
-        end = trace.end_s[index] if trace.end_s else math.nan
-        if math.isnan(end):
-            if not trace.output_tokens:
-                continue
-            end = start + scale * (speed.ttft_s + trace.output_tokens[index] * speed.tpot_s)
-        starts.append(start)
-        ends.append(max(end, math.nextafter(start, math.inf)))
-    return starts, ends
+    first, each = scale * speed.ttft_s, scale * speed.tpot_s
+    guessed = [start + first + each * output for start, output in zip(trace.arrival_s, trace.output_tokens, strict=False)]
+    known = trace.end_s or guessed
+    ends = [guess if end != end else end for end, guess in zip(known, guessed, strict=True)] if guessed and trace.end_s else list(known)
+    pairs = [(start, end) for start, end in zip(trace.arrival_s, ends, strict=False) if end == end]
+    return [start for start, _ in pairs], [end if end > start else math.nextafter(start, math.inf) for start, end in pairs]
 
 
 def peak_of(starts: Sequence[float], ends: Sequence[float]) -> tuple[int, float]:

@@ -57,6 +57,8 @@ def hit_share(trace: Trace, cache_tokens: int | None = None) -> float:
         sum(blocks found x block_tokens) / sum(prompt_tokens)
     """
     size = trace.block_tokens
+    if not size:
+        return 0.0
     room = None if cache_tokens is None else cache_tokens // size
     cache: OrderedDict[int, None] = OrderedDict()
     found = 0

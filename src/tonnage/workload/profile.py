@@ -42,7 +42,8 @@ class Profile(msgspec.Struct, frozen=True):
     """What a log says of its traffic; None where it does not carry what that needs.
 
     `burstiness` is the squared coefficient of variation of the gaps between arrivals: 0 for a clock, 1 for independent users
-    (Poisson), above where they come in bursts. `by_hour` counts requests by hour of the day, UTC or as the log writes it.
+    (Poisson), above where they come in bursts. `by_hour` counts requests by hour of the day, UTC or as the log writes it;
+    `hour_per_s` is their rate over what the log covers of that hour, whatever the days it begins and ends on.
     `reported_hit_share` is the share of prompt tokens that the server itself said it found in its cache.
     """
 
@@ -58,6 +59,7 @@ class Profile(msgspec.Struct, frozen=True):
     total_tokens: Lengths | None
     burstiness: float | None
     by_hour: tuple[int, ...]
+    hour_per_s: tuple[float, ...]
     prefix: Prefixes | None
     reported_hit_share: float | None
     skipped: Skipped
@@ -79,11 +81,14 @@ def profile(trace: Trace, *, speed: Speed = ASSUMED, cache_tokens: Sequence[int]
     found = concurrency(trace, speed)
     mean = len(trace) / span if span else 0.0
     rate = Rate(mean, max(mean, (last - first) / window) if span else 0.0, window, trace.arrival_s[first])
+    hours = by_hour(trace)
+    seen = covered_s(trace.epoch_s % DAY_S, span) if trace.epoch_s is not None else []
+    per_s = tuple(count / max(covered, WINDOW_S) for count, covered in zip(hours, seen, strict=True))
     shares = prefixes(trace, starts, ends, cache_tokens)
     return Profile(
         trace.format, len(trace), span, trace.epoch_s, trace.dated, rate, found,
-        lengths(trace.prompt_tokens), lengths(trace.output_tokens), lengths(both), burstiness(trace.arrival_s), by_hour(trace),
-        shares, _reported(trace), trace.skipped, _lacks(trace, found), (*trace.remarks, *_remarks(trace, found)),
+        lengths(trace.prompt_tokens), lengths(trace.output_tokens), lengths(both), burstiness(trace.arrival_s), hours, per_s, shares,
+        _reported(trace), trace.skipped, _lacks(trace, found), (*trace.remarks, *_remarks(trace, found)),
     )  # fmt: skip
 
 
@@ -123,6 +128,17 @@ def by_hour(trace: Trace) -> tuple[int, ...]:
     return tuple(hours)
 
 
+def covered_s(from_s: float, span_s: float) -> list[float]:
+    """Return how long a log that begins `from_s` after a midnight covers each hour of the day.
+
+    >>> covered_s(23.5 * 3600, 86_400 + 3600)[22:], covered_s(23.5 * 3600, 86_400 + 3600)[:2]
+    ([3600.0, 5400.0], [5400.0, 3600.0])
+    """
+    days, rest = divmod(span_s, DAY_S)
+    pieces = [(hour % 24, max(0.0, min(from_s + rest, (hour + 1) * HOUR_S) - max(from_s, hour * HOUR_S))) for hour in range(48)]
+    return [days * HOUR_S + sum(piece for place, piece in pieces if place == hour) for hour in range(24)]
+
+
 def _reported(trace: Trace) -> float | None:
     told = [(cached, prompt) for cached, prompt in zip(trace.cached_tokens, trace.prompt_tokens, strict=False) if cached >= 0]
     return sum(cached for cached, _ in told) / sum(prompt for _, prompt in told) if told else None
@@ -154,6 +170,6 @@ def _remarks(trace: Trace, found: Concurrency | None) -> list[str]:
     if found is not None and 0 < found.assumed < count:
         out.append(f"{counted(found.assumed, 'request')} of {count:,} tell no end; theirs is assumed")
     rows = count + trace.skipped.count
-    if trace.skipped.count > 0.01 * rows:
+    if trace.skipped.count > 0.05 * rows:
         out.append(f"{trace.skipped.count:,} of {rows:,} rows could not be read: what is said is said of the others")
     return out

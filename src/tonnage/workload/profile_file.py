@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tonnage.units import counted
 from tonnage.workload.profile import Profile
 
 
@@ -29,7 +30,7 @@ def workload_text(profile: Profile, source: str) -> str:
     """Return a workload.toml, as `read_workload` reads it."""
     values = workload_values(profile)
     name = "".join(each if each.isprintable() else "?" for each in source)
-    lines = [f"# tonnage profile of {profile.requests:,} requests: {name}", ""]
+    lines = [f"# tonnage profile of {counted(profile.requests, 'request')}: {name}", ""]
     for ours, key, why in (
         ("users", "users", _users(profile)),
         ("context_tokens", "context", "p95 of prompt and answer"),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 SCALES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 FIRST_EPOCH_S = 1e8
 """A number of seconds from here on is a date (1973 and later); below, it counts from the start of the log."""
 LAST_EPOCH_S = 1e11
+EPOCH = datetime(1970, 1, 1)
 
 _ACCESS = re.compile(r"\[?(\d{1,2})/([A-Z][a-z]{2})/(\d{4}):(\d\d):(\d\d):(\d\d)(?: ([+-])(\d\d):?(\d\d))?\]?")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -83,13 +84,13 @@ def _unit_of(number: float) -> str:
 
 
 def _from_text(value: Any) -> float:
-    if not isinstance(value, str):
+    if type(value) is not str:
         raise ValueError("its time is no time")
     try:
         moment = datetime.fromisoformat(value)
     except ValueError:
         moment = _unusual(value.strip())
-    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+    return (moment - EPOCH).total_seconds() if moment.tzinfo is None else moment.timestamp()
 
 
 def _unusual(text: str) -> datetime:

@@ -147,16 +147,17 @@ def tokens(value: Any, name: str, least: int) -> int:
     """
     if value is None or value == "":
         raise ValueError(f"it has no {name} tokens")
+    kind = type(value)
     try:
-        count = -1 if isinstance(value, bool) else int(value)
-        if not isinstance(value, int | str) and count != value:
-            count = -1
+        count = int(value)
+        if kind is not int and kind is not str and (kind is bool or count != value):
+            raise TypeError
     except (TypeError, ValueError, OverflowError):
         try:
             number = float(value)
         except (TypeError, ValueError):
             number = math.nan
-        if not number.is_integer():
+        if kind is bool or not number.is_integer():
             raise ValueError(f"its {name} tokens are no whole number") from None
         count = int(number)
     if not least <= count <= MOST_TOKENS:

@@ -50,7 +50,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """By name without case and punctuation, the surest first."""
 
-_UNIT = re.compile(r"[_.-]?(?:in[_.-])?(ms|millis|msec|us|ns|s|sec|secs|seconds)$", re.IGNORECASE)
+_UNIT = re.compile(r"(?:[_.-](ms|millis|msec|us|ns|s|secs?|seconds)|(?<=[a-z])(Ms|Millis|Us|Ns|Secs?|Seconds)|(seconds|millis))$")
 _UNITS = {"millis": "ms", "msec": "ms", "sec": "s", "secs": "s", "seconds": "s"}
 _PLAIN = re.compile(r"[A-Za-z_@$][\w.@$/-]{0,39}")
 
@@ -92,13 +92,12 @@ def read_map(text: str, where: str = "--map") -> dict[str, Field]:
 def _suffix(path: str) -> str:
     """Return the unit that a name ends in, "" where it ends in none.
 
-    >>> _suffix("latency_ms"), _suffix("latencySeconds"), _suffix("latency"), _suffix("requests")
+    >>> _suffix("latency_ms"), _suffix("latencySeconds"), _suffix("latency"), _suffix("ContextTokens")
     ('ms', 's', '', '')
     """
     match = _UNIT.search(path)
-    if match is None or (match[1].lower() == "s" and not match[0].startswith(("_", ".", "-"))):
-        return ""
-    return _UNITS.get(match[1].lower(), match[1].lower())
+    unit = next(filter(None, match.groups())).lower() if match is not None else ""
+    return _UNITS.get(unit, unit)
 
 
 def find_fields(columns: Iterable[str], given: Mapping[str, Field], where: str) -> tuple[dict[str, Field], tuple[str, ...]]:
@@ -128,6 +127,9 @@ def find_fields(columns: Iterable[str], given: Mapping[str, Field], where: str) 
         fields[name] = Field(column, unit if name == "duration" or unit in ("ms", "us", "ns") else "")
     if "end" in fields and "duration" in fields and "arrival" in fields:
         del fields["duration"]
+    begun = fields.get("arrival")
+    if "duration" in fields and begun is not None and "arrival" not in given and not re.search("start|arriv|begin", begun.path.lower()):
+        remarks.append(f"{begun.path} is read as the start of a request; if it is written at the end: --map end={begun.path}")
     if "arrival" not in fields and not {"end", "duration"} <= fields.keys():
         raise InputError("no column holds the time of a request", where=where, hint=f"{_there_are(listed)}; {MAP_HINT}")
     return fields, tuple(remarks)

@@ -13,6 +13,8 @@ from tonnage.workload.traces.fields import MAP_HINT, Field, find_fields
 
 AZURE = {"timestamp", "contexttokens", "generatedtokens"}
 SEPARATORS = (",", ";", "\t", "|")
+LONGEST = 8 * 2**20
+"""Characters of a cell."""
 
 
 def header(line: str) -> list[str]:
@@ -21,7 +23,10 @@ def header(line: str) -> list[str]:
     >>> header("TIMESTAMP;ContextTokens;GeneratedTokens")
     ['TIMESTAMP', 'ContextTokens', 'GeneratedTokens']
     """
-    return [cell.strip() for cell in next(csv.reader([line], delimiter=separator(line)), [])]
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=separator(line)), [])]
+    except csv.Error:
+        return []
 
 
 def separator(line: str) -> str:
@@ -49,20 +54,29 @@ def read_table(lines: Iterable[tuple[int, str]], given: Mapping[str, Field], whe
     places = [(name, names.index(field.path)) for name, field in fields.items() if name != "hashes"]
     least = max(place for _, place in places) + 1
     numbers = [0]
-    reader = csv.reader(_texts(stream, numbers), delimiter=separator(first))
-    while True:
-        try:
-            row = next(reader)
-        except StopIteration:
-            break
-        except csv.Error:
+    for row in _rows(csv.reader(_texts(stream, numbers), delimiter=separator(first))):
+        if row is None:
             columns.skip(numbers[0], "it is no row of a CSV")
-            continue
-        if len(row) >= least:
+        elif len(row) >= least:
             columns.add(numbers[0], {name: row[place] for name, place in places})
         elif row:
             columns.skip(numbers[0], "it has fewer columns than the header")
     return columns.trace(where, remarks=remarks)
+
+
+def _rows(reader: Iterator[list[str]]) -> Iterator[list[str] | None]:
+    """Yield the rows, None for one that is none. A cell may hold a whole prompt, so it may be as long as a line."""
+    before = csv.field_size_limit(LONGEST)
+    try:
+        while True:
+            try:
+                yield next(reader)
+            except StopIteration:
+                return
+            except csv.Error:
+                yield None
+    finally:
+        csv.field_size_limit(before)
 
 
 def _texts(lines: Iterator[tuple[int, str]], numbers: list[int]) -> Iterator[str]:
