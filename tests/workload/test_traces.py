@@ -7,9 +7,15 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tonnage.errors import InputError
-from tonnage.workload.trace import Trace
+from tonnage.report.profile_page import profile_page
+from tonnage.report.profile_text import profile_text
+from tonnage.workload.concurrency import Speed
+from tonnage.workload.profile import profile
+from tonnage.workload.trace import FORMATS, Trace
 from tonnage.workload.traces.clock import Clock
 from tonnage.workload.traces.fields import find_fields, read_map
 from tonnage.workload.traces.read import read_trace
@@ -35,7 +41,7 @@ VLLM = """\
 (APIServer pid=9) INFO 01-01 00:00:04 [logger.py:49] Received request chatcmpl-b: params: SamplingParams(max_tokens=9), lora_request: None.
 """
 OLD_VLLM = """\
-INFO 10-01 18:43:27 logger.py:36] Received request cmpl-1-0: prompt: 'x prompt_token_ids: [9]', prompt_token_ids: [1, 2, 3], lora_request: None.
+INFO 10-01 18:43:27 x.py:3] Received request cmpl-1-0: prompt: 'x prompt_token_ids: [9]', prompt_token_ids: [1, 2, 3], lora_request: None.
 INFO 10-01 18:43:28 logger.py:36] Received request cmpl-2-0: prompt: 'secret', params: P(), prompt_token_ids: [1, 2], lora_request: None.
 INFO 10-01 18:43:29 logger.py:36] Generated response cmpl-1-0: output: 'secret', output_token_ids: [1, 2, 3, 4], finish_reason: stop
 INFO 10-01 18:43:31 logger.py:36] Generated response cmpl-2-0 (streaming complete): output: 'y', output_token_ids: [5], finish_reason: stop
@@ -61,6 +67,7 @@ def read(text: str, mapping: str = "", form: str = "") -> Trace:
         pytest.param(CSV, "arrival=when,prompt=in,output=out,duration=took:s", "csv", [0.0, 1.0], [7, 8], [3, 4], id="csv with a map"),
         pytest.param("arrival_s,in_tokens,out_tokens\n5,1,2\n2,3,4\n", "", "csv", [0.0, 3.0], [3, 1], [4, 2], id="csv out of order"),
         pytest.param('{"log":"INFO 02-13 11:33:33 x] Added request a-1.\\n"}\n', "", "vllm-log", [0.0], [], [], id="vllm in Docker's JSON"),
+        pytest.param(MOONCAKE.replace("500,", "0.5,"), "", "mooncake", [0.0, 0.5], [1100, 600], [5, 4], id="mooncake's fields in seconds"),
     ],
 )
 def test_a_format_is_told_by_what_it_holds(
@@ -217,3 +224,24 @@ def test_public_traces_are_read_whole(shared: Path, name: str, form: str, reques
     trace = read_trace(io.BytesIO(data), name)
     assert (trace.format, len(trace), trace.skipped.count) == (form, requests, 0)
     assert (sum(trace.prompt_tokens), sum(trace.output_tokens)) == (prompts, outputs)
+
+
+@given(
+    st.sampled_from([AZURE, MOONCAKE, USAGE, GATEWAY, VLLM, OLD_VLLM, CSV]),
+    st.sampled_from(["", *FORMATS]),
+    st.lists(
+        st.tuples(st.integers(0, 400), st.integers(0, 5), st.binary(max_size=4) | st.sampled_from([b"9" * 400, b"e99", b"-", b"null"]))
+    ),
+)
+def test_damage_is_an_input_error_or_rows_that_are_left(text: str, form: str, damage: list[tuple[int, int, bytes]]) -> None:
+    """Whatever was cut out or put in, in whatever format it is said to be; what is read has a profile and a page."""
+    data = text.encode()
+    for at, cut, put in damage:
+        data = data[:at] + put + data[at + cut :]
+    try:
+        trace = read_trace(io.BytesIO(data), "log", form=form)
+    except InputError:
+        return
+    found = profile(trace, cache_tokens=(0, 1_000))
+    assert len(trace) == found.requests > 0 and min(trace.arrival_s) == 0
+    assert profile_page(found, trace, "log", Speed()) and profile_text(found, "log", "", kept="", width=80, colour=False)

@@ -11,8 +11,7 @@ import click
 from tonnage.cli.options import in_colour, read_file, terminal_width, whole, write_beside
 from tonnage.errors import InputError
 from tonnage.units import parse_tokens
-
-FORMATS = ("azure", "mooncake", "usage", "gateway", "vllm-log", "csv")
+from tonnage.workload.trace import FORMATS
 
 
 class Seconds(click.ParamType[float]):

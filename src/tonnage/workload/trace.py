@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+FORMATS = ("azure", "mooncake", "usage", "gateway", "vllm-log", "csv")
+
 
 class Skipped(msgspec.Struct, frozen=True):
     """Rows that could not be used: how many for which reason, and the first few by line. Reasons never quote a value."""

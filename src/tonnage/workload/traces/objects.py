@@ -62,10 +62,14 @@ def read_objects(
     form = form or form_of(objects)
     known = {path for value in objects for path in flattened(value)}
     asked = dict(given)
+    seconds = form == "mooncake" and "arrival" not in given and any(_fraction(value.get("timestamp")) for value in objects)
     if form == "mooncake":
         asked = {name: field for name, field in MOONCAKE.items() if name != "hashes" or field.path in known} | asked
     whole = {field.path for field in given.values() if any(picked(v, field.path, _steps(field.path)) is not None for v in objects)}
     fields, remarks = find_fields(sorted(known | whole), asked, where)
+    if seconds:
+        fields["arrival"] = Field("timestamp", "s")
+        remarks = (*remarks, "its timestamps have fractions and are read as seconds; --map arrival=timestamp:ms says otherwise")
     if form == "usage" and not {"prompt", "output"} & fields.keys():
         raise InputError("no usage holds prompt_tokens or completion_tokens", where=where, hint=MAP_HINT)
     columns = Columns(form, fields)
@@ -78,6 +82,11 @@ def read_objects(
             elif text and not text.isspace():
                 columns.skip(number, "it is no JSON object")
     return columns.trace(where, block_tokens=block_tokens, remarks=remarks)
+
+
+def _fraction(value: Any) -> bool:
+    """Return whether a time is no whole number: Mooncake's are whole milliseconds, others with its fields write seconds."""
+    return isinstance(value, float) and not value.is_integer()
 
 
 def _steps(path: str) -> tuple[str, ...]:

@@ -7,13 +7,12 @@ from itertools import chain, islice
 from typing import IO
 
 from tonnage.errors import InputError
-from tonnage.workload.trace import Trace
+from tonnage.workload.trace import FORMATS, Trace
 from tonnage.workload.traces.fields import ALIASES, MAP_HINT, NEEDS, Field
 from tonnage.workload.traces.objects import decoded, form_of, read_objects
 from tonnage.workload.traces.tables import header, is_azure, read_table
 from tonnage.workload.traces.vllm_log import read_vllm_log, says_requests
 
-FORMATS = ("azure", "mooncake", "usage", "gateway", "vllm-log", "csv")
 LONGEST = 8 * 2**20
 """Bytes of a line that are read; a longer one is cut there, and so cannot be read as JSON."""
 HEAD = 40
