@@ -18,7 +18,7 @@ from tonnage.workload.profile_file import workload_text, workload_values
 from tonnage.workload.spec import workload
 from tonnage.workload.trace import Trace
 from tonnage.workload.traces.columns import Columns
-from tonnage.workload.traces.fields import Field
+from tonnage.workload.traces.fields import Field, read_map
 from tonnage.workload.traces.read import read_trace
 
 spans = st.lists(st.tuples(st.floats(0, 1e4), st.floats(0, 500)), min_size=1, max_size=40)
@@ -269,3 +269,15 @@ def test_public_traces_share_what_was_recorded(shared: Path, name: str, ideal: f
     found = published(shared, name).prefix
     assert found is not None and found.ideal_share == pytest.approx(ideal, abs=1e-4)
     assert [held.hit_share for held in found.lru] == pytest.approx([*shares, ideal], abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["RTX4090_Llama-3.1-8B", "RTXPRO6000_Llama-3.1-8B"])
+def test_the_peak_is_what_the_engine_counted(shared: Path, name: str) -> None:
+    """vLLM's own running and waiting, sampled once a second, never above ours and within 1 % of it."""
+    folder = shared / "data" / "measured" / "requests"
+    counts = [line.split(",") for line in (folder / f"{name}.timeseries.csv").read_text().splitlines()[1:]]
+    counted = max(int(row[3]) + int(row[4]) for row in counts)
+    requests = io.BytesIO((folder / f"{name}.requests.jsonl").read_bytes())
+    found = profile(read_trace(requests, name, given=read_map("arrival=queued_ts,end=last_token_ts"))).concurrency
+    assert found is not None and found.confidence == "exact"
+    assert 0.99 * found.peak <= counted <= found.peak

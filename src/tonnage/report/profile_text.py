@@ -103,7 +103,7 @@ def _lines(profile: Profile) -> list[tuple[str, str]]:
     """Return the figures that are no lengths, a label and a sentence each."""
     out, rate, found = [], profile.rate, profile.concurrency
     if found is not None and found.confidence == "exact":
-        out.append(("at once", f"{found.peak:,}, exact: swept over starts and ends; the worst moment {lasting(found.at_s)} in"))
+        out.append(("at once", f"{found.peak:,}, exact, from starts and ends, waiting included; the worst moment {lasting(found.at_s)} in"))
     elif found is not None:
         out.append(
             ("at once",

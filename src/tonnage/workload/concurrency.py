@@ -22,6 +22,7 @@ class Speed(msgspec.Struct, frozen=True):
 class Concurrency(msgspec.Struct, frozen=True):
     """Requests in flight at the worst moment, and that moment, `at_s`.
 
+    Those that wait in a queue count: on a server that was overloaded the peak is more than users would be on one that holds them.
     `confidence` is exact where every end is known; else assumed, and `low` and `high` are at twice and half the speed.
     `little` is Little's law over the busiest minute, rate times mean duration: below the peak where requests come in bursts.
     `assumed` counts the requests whose end was not known.
