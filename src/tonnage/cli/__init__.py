@@ -17,6 +17,7 @@ COMMANDS = {
     "report": "tonnage.cli.report",
     "lint": "tonnage.cli.lint",
     "diagnose": "tonnage.cli.diagnose",
+    "profile": "tonnage.cli.profile",
     "models": "tonnage.cli.models",
     "gpus": "tonnage.cli.gpus",
     "engines": "tonnage.cli.engines",

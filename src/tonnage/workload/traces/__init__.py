@@ -1,0 +1,1 @@
+"""Readers of traffic logs: bytes to columns, whatever wrote them."""
