@@ -18,6 +18,7 @@ COMMANDS = {
     "lint": "tonnage.cli.lint",
     "diagnose": "tonnage.cli.diagnose",
     "profile": "tonnage.cli.profile",
+    "simulate": "tonnage.cli.simulate",
     "models": "tonnage.cli.models",
     "gpus": "tonnage.cli.gpus",
     "engines": "tonnage.cli.engines",

@@ -18,10 +18,11 @@ Its many lines are one module, and its loop one function, since a call a step wo
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Hashable, Sequence
 from heapq import heappop, heappush
 from math import inf, log, sqrt
+from operator import mul
 
 import msgspec
 
@@ -29,9 +30,15 @@ from tonnage.sim.blocks import Held, Piece, PrefixCache
 from tonnage.sim.steptime import StepTime
 
 NEVER = 1 << 60
+COLUMNS = (
+    "prompt", "output", "pieces", "answer", "priority", "submitted_s", "admitted_s", "first_s", "finish_s", "lost", "produced", "base",
+    "ends", "shared", "own_blocks",
+)  # fmt: skip
 BINS_PER_E = 50
 """Bins of the histogram of gaps between tokens: 2 % wide."""
 LEAST_GAP_S = 1e-5
+MOST_COUNTERS = 64
+"""Blocks of more tokens have their counters in a dictionary: few of them are in use."""
 
 
 class EngineLimits(msgspec.Struct, frozen=True):
@@ -68,7 +75,8 @@ class Engine:
         self.decoding = 0
         self.context = 0
         self.private = 0
-        self.residues = [0] * limits.block_tokens
+        self.residues: list[int] | dict[int, int] = [0] * limits.block_tokens if limits.block_tokens <= MOST_COUNTERS else defaultdict(int)
+        self._missing: dict[int, tuple[int, ...]] = {}
         self.fixed = 0
         self.node_blocks = 0
         self.running = 0
@@ -110,6 +118,12 @@ class Engine:
         self.own_blocks = [0] * count
         self.held: dict[int, Held] = {}
 
+    def share(self, other: Engine) -> None:
+        """Write what happens to requests into another engine's columns: every request is one engine's alone."""
+        for name in COLUMNS:
+            setattr(self, name, getattr(other, name))
+        self.held = {}
+
     def submit(self, index: int, at: float) -> bool:
         """Send a request; return whether the engine takes it: one that is longer than the limit, or than the pool, is rejected."""
         limits = self.limits
@@ -143,10 +157,15 @@ class Engine:
         """Return the private blocks that decoding sequences hold after so many more steps, one group's."""
         size = self.limits.block_tokens
         step = self.step + ahead
-        pads = 0
-        for residue, count in enumerate(self.residues):
-            if count:
-                pads += count * (-(residue + step) % size)
+        residues = self.residues
+        if isinstance(residues, list):
+            at = step % size
+            missing = self._missing.get(at)
+            if missing is None:
+                missing = self._missing[at] = tuple(-(residue + at) % size for residue in range(size))
+            pads: int = sum(map(mul, residues, missing))
+        else:
+            pads = sum(count * (-(residue + step) % size) for residue, count in residues.items() if count)
         return (self.private + ahead * self.decoding + pads) // size
 
     def advance(self, until: float) -> None:
@@ -213,13 +232,26 @@ class Engine:
                     self._finish(index)
         return
 
+    def finishes_after(self) -> float:
+        """Return a time before which no request finishes: now, where a prompt may be computed; else as if contexts did not grow."""
+        finishes, ends = self.finishes, self.ends
+        while finishes and ends[finishes[0][1]] != finishes[0][0]:
+            heappop(finishes)
+        if self.filling is not None or self.waiting or not finishes:
+            return self.now
+        step = self.times.base[self.decoding] + self.times.per_token * self.context
+        return self.now + (finishes[0][0] - self.step) * step
+
     def steps_that_fit(self, most: int) -> int:
         """Return how many decode steps the pool holds, at most so many."""
         limits = self.limits
         room = (limits.blocks - self.fixed) // limits.groups - self.node_blocks
         if self._decode_blocks(most) <= room:
             return most
-        low, high = 0, most - 1
+        # every sequence's last block is at best full and at worst just begun
+        left, count = room * limits.block_tokens - self.private, max(1, self.decoding)
+        low = min(most - 1, max(0, (left - count * (limits.block_tokens - 1)) // count))
+        high = min(most - 1, max(0, left // count))
         while low < high:
             middle = (low + high + 1) // 2
             if self._decode_blocks(middle) <= room:
@@ -366,7 +398,8 @@ class Engine:
         if cache is None:
             return
         answer = self.answer[index] if held is not None and self.answer and finished else ""
-        cache.free_private(self.state_blocks)
+        if self.state_blocks:
+            cache.free_private(self.state_blocks)
         if held is None:
             cache.free_private(blocks)
             return

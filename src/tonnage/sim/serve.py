@@ -67,22 +67,41 @@ def serve(engine: Engine, order: Sequence[int], arrival_s: Sequence[float], in_f
                 else:
                     engine.enqueue(index)
         # -- a step with a prompt in it ---------------------------------------------------------------------------
-        if waiting and running < most_seqs or engine.filling is not None:
-            plain = False
-            if engine.filling is None:
-                index = waiting[0]
+        if (waiting and running < most_seqs) or engine.filling is not None:
+            filling = engine.filling
+            budget = budget_tokens - count
+            # blocks that running sequences hold after this step, bounded from above
+            used = (private + (1 + size) * count) // size + engine.node_blocks
+            free = total - fixed - groups * used - (watermark if running else 0)
+            if filling is not None:
+                index, had, tokens = filling
+                plain = tokens - had <= budget and free >= 0
+            else:
+                index, had = waiting[0], 0
                 tokens = prompt[index] + produced[index]
-                budget = budget_tokens - count
-                # blocks that running sequences hold after this step, bounded from above
-                used = (private + (1 + size) * count) // size + engine.node_blocks
-                free = total - fixed - groups * used - (watermark if running else 0)
                 plain = tokens <= budget and groups * -(-tokens // size) + fixed_blocks <= free
             if plain:
                 before = 0
                 pairs = 0.0
                 spent_tokens = count
                 done = []
-                while True:
+                more_room = True
+                if filling is not None:  # what is left of the prompt in hand goes first
+                    engine.filling = None
+                    if cache is not None and (begun := engine.held.get(index)) is not None:
+                        cache.computed(begun, tokens // size)
+                    computed = tokens - had
+                    spent_tokens += computed
+                    prompt_tokens += computed
+                    pairs = computed * (had + computed / 2)
+                    before = 1
+                    done.append((index, tokens))
+                    more_room = False
+                    if waiting and running < most_seqs:
+                        index = waiting[0]
+                        tokens = prompt[index] + produced[index]
+                        more_room = spent_tokens + tokens <= budget_tokens and groups * -(-tokens // size) + fixed_blocks <= free
+                while more_room:
                     waiting.popleft()
                     hits = covered = 0
                     if cache is not None:

@@ -90,13 +90,16 @@ class StepModel(msgspec.Struct, frozen=True):
         """Return the time of the matrices for so many tokens: what is larger, reading them or computing with them."""
         if tokens <= 0:
             return 0.0
-        covered = 1.0
-        if self.experts:
-            covered = 1 - (1 - self.experts_per_token / self.experts) ** tokens
-        memory = (self.dense_bytes + self.expert_bytes * covered) / (self.bandwidth * self.speeds.gemm_bandwidth_share)
-        flop = (self.dense_flop + self.expert_flop) * tokens
-        compute = flop / (self.peak_flops * self.speeds.gemm_compute_share(tokens))
-        return max(memory, compute) + self.kernels * self.speeds.kernel_floor_s
+        return max(self.memory_s(tokens), self.compute_s(tokens)) + self.kernels * self.speeds.kernel_floor_s
+
+    def memory_s(self, tokens: int) -> float:
+        """Return the time to read the weights that so many tokens touch."""
+        covered = 1 - (1 - self.experts_per_token / self.experts) ** tokens if self.experts else 1.0
+        return (self.dense_bytes + self.expert_bytes * covered) / (self.bandwidth * self.speeds.gemm_bandwidth_share)
+
+    def compute_s(self, tokens: int) -> float:
+        """Return the time to multiply them."""
+        return (self.dense_flop + self.expert_flop) * tokens / (self.peak_flops * self.speeds.gemm_compute_share(tokens))
 
     def comm_s(self, tokens: int) -> float:
         """Return the time of two all-reduces a layer."""

@@ -64,7 +64,7 @@ def read_workload(text: str, where: str) -> WorkloadFile:
     targets = value.get("targets", {})
     if not isinstance(targets, dict):
         raise InputError("targets is no table", where=where, hint="write [targets], then lines like: ttft_p95 = '1 s'")
-    return WorkloadFile(**fields, targets={name: _seconds(given, f"{where}: targets.{name}") for name, given in targets.items()})
+    return WorkloadFile(**fields, targets={name: seconds_in(given, f"{where}: targets.{name}") for name, given in targets.items()})
 
 
 def _count(value: Any, where: str) -> int:
@@ -73,7 +73,7 @@ def _count(value: Any, where: str) -> int:
     return parse_tokens(str(value), where=where)
 
 
-def _seconds(value: Any, where: str) -> float:
+def seconds_in(value: Any, where: str) -> float:
     """Return seconds from `1 s`, `50 ms` or a plain number of seconds."""
     text = str(value).strip().lower()
     number, unit = (text[:-2], 0.001) if text.endswith("ms") else (text.removesuffix("s"), 1.0)
