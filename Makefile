@@ -33,6 +33,8 @@ docs: install
 
 bench: install
 	@$(BIN)/python bench/startup.py
+	@$(BIN)/python bench/sim.py
+	@$(BIN)/python bench/sim_million.py
 
 accuracy: install
 	@$(BIN)/python scripts/generate-accuracy

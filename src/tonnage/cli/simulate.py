@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from tonnage.cli.options import Count, Tokens, in_colour, read_file, terminal_width, write_beside
+from tonnage.cli.options import Count, Tokens, in_colour, read_file, terminal_width, whole, write_beside
 from tonnage.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ class Asked(msgspec.Struct, frozen=True):
     seed: int
     targets: tuple[Any, ...]
     trace: Any = None
+    turns: int = 1
+    think_s: float = 0.0
+    ramp_s: float = 0.0
 
 
 @click.command("simulate")
@@ -51,6 +54,9 @@ class Asked(msgspec.Struct, frozen=True):
 @click.option("--output", type=Tokens(), help="Tokens of an answer, on average.  [default: the workload's, else an eighth of the context]")
 @click.option("--lengths", type=click.Choice(["lognormal", "fixed"]), default="lognormal", show_default=True,
               help="How prompts spread below the p95; fixed: every one as long.")  # fmt: skip
+@click.option("--turns", type=Count(), default=1, show_default=True, help="Turns of a conversation: each prompt holds what was said.")
+@click.option("--think", type=float, default=0.0, show_default=True, metavar="S", help="Seconds a user thinks between two requests.")
+@click.option("--ramp", type=float, default=0.0, show_default=True, metavar="S", help="Seconds over which users begin; 0: all at once.")
 @click.option(
     "--burstiness", type=float, default=1.0, show_default=True, help="Squared variation of the gaps of an open loop; 1 is Poisson."
 )
@@ -135,6 +141,8 @@ def _asked(plan: Path, given: dict[str, Any]) -> tuple[Asked, list[float]]:
     targets = tuple([_target(text) for text in given["slo"]] or _targets(file.targets))
     trace = None
     users = (file.users or load.users) * given["replicas"]
+    if not 0 < given["faster"] < 1e6:
+        raise InputError(f"{given['faster']:g} times as fast is none", where="--faster", hint="1 is as recorded")
     if given["trace"] is not None:
         from tonnage.workload.traffic import of_trace
 
@@ -146,8 +154,9 @@ def _asked(plan: Path, given: dict[str, Any]) -> tuple[Asked, list[float]]:
         by = "users"
         wanted = _range(given["users"], "--users", whole=True) if given["users"] else loads(1, max(2, 4 * users), 10, whole=True)
     asked = Asked(
-        replica, law, by, given["replicas"], given["router"], given["requests"] or 0, given["burstiness"], given["seed"], targets, trace
-    )
+        replica, law, by, given["replicas"], given["router"], given["requests"] or 0, given["burstiness"], given["seed"], targets, trace,
+        given["turns"], given["think"], given["ramp"],
+    )  # fmt: skip
     return asked, wanted
 
 
@@ -185,9 +194,15 @@ def _workload_file(path: Path | None) -> Any:
 
 
 def _trace(path: Path) -> Any:
+    from tonnage.diagnose.lines import opened
     from tonnage.workload.traces.read import read_trace
 
-    with path.open("rb") as stream:
+    try:
+        plain = path.open("rb")
+    except OSError:
+        read_file(path)
+        raise
+    with whole(str(path)), opened(plain) as stream:
         return read_trace(stream, str(path))
 
 
@@ -266,14 +281,18 @@ def _one(asked: Asked, load: float) -> Point:
 def _requests(asked: Asked, load: float) -> Requests:
     from random import Random
 
-    from tonnage.workload.traffic import at_rate, by_users
+    from tonnage.workload.traffic import at_rate, by_users, conversations
 
     if asked.trace is not None:
         return asked.trace  # type: ignore[no-any-return]
     law: Lengths = asked.law
     draw = Random(asked.seed)
+    if asked.by == "users" and asked.turns > 1:
+        return conversations(law, int(load), asked.turns, asked.think_s, draw)
     if asked.by == "users":
-        return by_users(law, int(load), asked.requests or max(200, min(10_000, 10 * int(load))), draw)
+        return by_users(
+            law, int(load), asked.requests or max(200, min(10_000, 10 * int(load))), draw, think_s=asked.think_s, ramp_s=asked.ramp_s
+        )
     return at_rate(law, load, asked.requests or max(1000, min(20_000, int(600 * load))), draw, burstiness=asked.burstiness)
 
 

@@ -80,7 +80,8 @@ def _headline(value: dict[str, Any]) -> str:
     if best is None:
         worst = value["points"][0]
         seen = f"TTFT p95 is {worst['ttft_s']['p95']:.2f} s, TPOT p95 {_ms(worst['tpot_s']['p95'])} ms"
-        return f"No load meets {said}: at {worst['load']:g} {unit} {seen}."
+        turned = f", and {counted(worst['rejected'], 'request')} were turned away" if worst["rejected"] else ""
+        return f"No load meets {said}: at {worst['load']:g} {unit} {seen}{turned}."
     off = value["band"]["tpot"]
     low, high = best * (1 - off), best * (1 + off)
     form = ",.0f" if value["load"] == "users" else ",.3g"

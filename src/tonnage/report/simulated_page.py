@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from tonnage.report.chart import PAGE, Series, bars, curve, figure, round_up
+from tonnage.report.chart import PAGE, YELLOW, Series, bars, curve, figure, round_up
 from tonnage.report.simulated import simulated_text
 
 
@@ -31,4 +31,20 @@ def simulated_page(value: dict[str, Any]) -> str:
         ("Preemptions", "in the run, by load", [float(p["preemptions"]) for p in points]),
     ):
         body += figure(heading, axis, bars([Series("", tuple(values))], marks))
+    shown = max((p for p in points if p["load"] == value["largest_within_targets"]), key=lambda p: p["load"], default=points[-1])
+    moments = shown["timeline"]
+    if len(moments) > 2:
+        last = moments[-1]["at_s"] or 1.0
+        clock = [(share, f"{share * last:,.0f} s") for share in (0, 0.25, 0.5, 0.75, 1)]
+        lost = [after["preemptions"] - before["preemptions"] for before, after in zip([moments[0], *moments], moments, strict=False)]
+        for heading, axis, values in (
+            (f"Over time at {shown['load']:g}", "share of the pool in use, first replica", [m["cache_share"] for m in moments]),
+            ("Running and waiting", "requests", []),
+            ("Preempted", "requests, since the moment before", [float(each) for each in lost]),
+        ):
+            series = [Series("", tuple(values))] if values else [
+                Series("running", tuple(float(m["running"]) for m in moments)),
+                Series("waiting", tuple(float(m["waiting"]) for m in moments), YELLOW),
+            ]  # fmt: skip
+            body += figure(heading, axis, bars(series, clock))
     return PAGE.format(title=escape(title), body="\n".join(body))

@@ -96,6 +96,11 @@ class PrefixCache:
                 run.node.run = None
                 run.count = 0
 
+    def unchanged(self, in_use_at_most: int) -> bool:
+        """Return whether nothing that is cached can have been taken, with so many blocks in use at most: `settle` may wait."""
+        front = self.queue[0] if self.queue else None
+        return front is not None and front.node is None and in_use_at_most + self.freed - self.touched - self.popped < front.count
+
     def look_up(self, pieces: Sequence[Piece], most_tokens: int) -> tuple[int, int, list[Node]]:
         """Return (blocks found, those of them nobody uses now, nodes on the way) for a content, at most so many tokens of it."""
         most = most_tokens // self.block_tokens
@@ -179,7 +184,11 @@ class PrefixCache:
     def free_private(self, blocks: int) -> None:
         """Put blocks that hold nothing anyone will ask for at the end of the queue."""
         if blocks > 0:
-            self.queue.append(Run(blocks, None))
+            last = self.queue[-1] if self.queue else None
+            if last is not None and last.node is None and last.count:
+                last.count += blocks  # nobody's blocks side by side are one run
+            else:
+                self.queue.append(Run(blocks, None))
             self.freed += blocks
 
     def keep(self, held: Held, piece: Piece, stored_tokens: int, blocks: int) -> None:

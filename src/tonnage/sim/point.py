@@ -14,6 +14,7 @@ from tonnage.sim.engine import BINS_PER_E, Engine
 Limit = Literal["cache", "compute", "bandwidth", "host", "queue", "none"]
 WAITS = 0.1
 """Share of the time of a request in the queue from which the queue is what limits."""
+MOMENTS = 120
 FULL = 0.9
 """Share of the pool in use from which a queue is the cache's."""
 
@@ -28,6 +29,16 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 NOTHING = Spread(0.0, 0.0, 0.0, 0.0)
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """A moment of the first replica: seconds, the share of the pool in use, who runs, who waits, preemptions so far."""
+
+    at_s: float
+    cache_share: float
+    running: int
+    waiting: int
+    preemptions: int
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -58,6 +69,7 @@ class Point(msgspec.Struct, frozen=True):
     wasted_share: float
     limit: Limit
     limit_why: str
+    timeline: tuple[Sample, ...] = ()
 
 
 def spread(values: Sequence[float]) -> Spread:
@@ -160,8 +172,15 @@ def point(served: Served, load: float, targets: Sequence[Target] = ()) -> Point:
         load, len(requests), finished, sum(len(engine.rejected) for engine in engines), seconds, rate, tokens / seconds if seconds else 0.0,
         spread(ttft), spread(tpot), of_gaps(engine.gaps for engine in engines), e2e_spread, whole_queue, cache, preemptions,
         sum(engine.hit_tokens for engine in engines) / looked if looked else 0.0, running, good / seconds if seconds else 0.0,
-        max(0.0, 1 - mean_blocks / longest) if longest else 0.0, limit, why,
+        max(0.0, 1 - mean_blocks / longest) if longest else 0.0, limit, why, _timeline(engines[0]),
     )  # fmt: skip
+
+
+def _timeline(engine: Engine) -> tuple[Sample, ...]:
+    """Return at most so many moments of an engine as a picture shows."""
+    samples, blocks = engine.timeline, max(1, engine.limits.blocks)
+    kept = samples[:: max(1, len(samples) // MOMENTS)]
+    return tuple(Sample(at, used / blocks, running, waiting, lost) for at, used, running, waiting, lost in kept)
 
 
 def _good(engine: Engine, sent: Sequence[float], targets: Sequence[Target]) -> int:

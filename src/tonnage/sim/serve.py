@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from heapq import heappop, heappush
-from math import inf, log
+from math import inf, log, sqrt
 
 from tonnage.sim.engine import BINS_PER_E, LEAST_GAP_S, NEVER, Engine, steps_until
 
@@ -24,6 +24,7 @@ def serve(engine: Engine, order: Sequence[int], arrival_s: Sequence[float], in_f
     known_work, work = times.known_work, times.work
     size, groups, most_seqs = limits.block_tokens, limits.groups, limits.max_num_seqs
     total, fixed_blocks, watermark = limits.blocks, limits.fixed_blocks, limits.watermark_blocks
+    states = engine.state_blocks
     budget_tokens, longest = limits.max_num_batched_tokens, limits.max_model_len
     prompt, output, pieces = engine.prompt, engine.output, engine.pieces
     submitted, admitted, first_s, finish_s = engine.submitted_s, engine.admitted_s, engine.first_s, engine.finish_s
@@ -106,9 +107,15 @@ def serve(engine: Engine, order: Sequence[int], arrival_s: Sequence[float], in_f
                     hits = covered = 0
                     if cache is not None:
                         if pieces and pieces[index]:
-                            engine.step, engine.private, engine.decoding = step, private, count
-                            engine.fixed, engine.running = fixed, running
-                            held = engine.hold(index, tokens)
+                            if cache.unchanged(
+                                (private + (1 + size) * count) // size + fixed // groups + engine.node_blocks + running * states
+                            ):
+                                held = engine.held[index] = cache.hold(pieces[index], tokens - 1)
+                                engine.node_blocks += held.used
+                            else:
+                                engine.step, engine.private, engine.decoding = step, private, count
+                                engine.fixed, engine.running = fixed, running
+                                held = engine.hold(index, tokens)
                             hits, covered = held.hit_blocks * size, held.covered
                             cache.computed(held, tokens // size)
                         if not engine.lost[index]:
@@ -136,10 +143,10 @@ def serve(engine: Engine, order: Sequence[int], arrival_s: Sequence[float], in_f
                         or groups * -(-tokens // size) + fixed_blocks > total - fixed - groups * used - watermark
                     ):
                         break
-                chunks: list[tuple[int, int]] = []
                 if waiting and running < most_seqs and spent_tokens < budget_tokens:  # perhaps a part of the next one, or one by its hits
                     engine.now, engine.step, engine.decoding, engine.context = now, step, count, context
                     engine.private, engine.fixed, engine.running = private, fixed, running
+                    chunks: list[tuple[int, int]] = []
                     more: list[int] = []
                     engine.admit_waiting(budget_tokens - spent_tokens, chunks, more)
                     fixed, running = engine.fixed, engine.running
@@ -235,7 +242,16 @@ def serve(engine: Engine, order: Sequence[int], arrival_s: Sequence[float], in_f
                 start, slope = least, 0.0
             spent = start * steps + slope * (steps * (steps - 1) / 2)
             if next_at < inf and spent > (room := next_at - now):
-                fits = steps_until(start, slope, room)
+                # as `steps_until`: the step in which the next request comes is the last one
+                if slope > 0.0:
+                    half = slope / 2
+                    linear = start - half
+                    root = (sqrt(linear * linear + 4 * half * room) - linear) / slope
+                else:
+                    root = room / start
+                fits = int(root)
+                over = root - fits
+                fits = fits + 1 if 1e-9 < over < 1 - 1e-9 else steps_until(start, slope, room)
                 if fits < steps:
                     steps = fits
                     spent = start * steps + slope * (steps * (steps - 1) / 2)

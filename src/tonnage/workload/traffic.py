@@ -70,11 +70,19 @@ def at_rate(law: Lengths, rate: float, count: int, draw: Random, *, burstiness: 
     return checked(Requests(gamma(rate, count, draw, burstiness), prompts, answers, pieces=_shared(law, prompts)))
 
 
-def by_users(law: Lengths, users: int, count: int, draw: Random) -> Requests:
-    """Return a closed loop: so many requests at once, the next is sent when one is done."""
-    if users < 1:
-        raise InputError(f"{users} users are none")
+def by_users(law: Lengths, users: int, count: int, draw: Random, *, think_s: float = 0.0, ramp_s: float = 0.0) -> Requests:
+    """Return a closed loop: so many users, each sends the next request when one is done, after thinking (exponential, mean `think_s`).
+
+    They begin all at once, as load generators do, or spread over `ramp_s`.
+    """
+    if users < 1 or think_s < 0 or ramp_s < 0:
+        raise InputError(f"{users} users, {think_s:g} s of thought and a ramp of {ramp_s:g} s are none")
     prompts, answers = sequences(law, count, draw)
+    if think_s or ramp_s:
+        first = [ramp_s * user / users for user in range(min(users, count))]
+        later = [draw.expovariate(1 / think_s) if think_s else 0.0 for _ in range(count - len(first))]
+        after = [-1] * len(first) + list(range(count - len(first)))
+        return checked(Requests(first + later, prompts, answers, after, _shared(law, prompts)))
     return checked(Requests([0.0] * count, prompts, answers, pieces=_shared(law, prompts), in_flight=users))
 
 
@@ -85,28 +93,35 @@ def conversations(law: Lengths, users: int, turns: int, think_s: float, draw: Ra
     """
     if users < 1 or turns < 1 or think_s < 0:
         raise InputError(f"{users} users, {turns} turns and {think_s:g} s between them are none")
-    own, answers = sequences(law, users * turns, draw)
+    whole, _ = sequences(law, users, draw)
+    _, answers = sequences(law, users * turns, draw)
+    most = max(law.longest, law.context)
     arrival: list[float] = []
     prompts: list[int] = []
+    outputs: list[int] = []
     after: list[int] = []
     pieces: list[tuple[Piece, ...]] = []
     answer: list[Hashable] = []
-    said: list[tuple[Piece, ...]] = [((("system", law.shared),) if law.shared else ()) for _ in range(users)]
-    said_tokens = [law.shared] * users
-    for turn in range(turns):
-        for user in range(users):
-            index = turn * users + user
-            new = max(1, own[index] // turns)
-            held = (*said[user], ((user, turn), new))
-            tokens = said_tokens[user] + new
-            prompts.append(tokens)
-            pieces.append(held)
-            answer.append((user, turn, "answer"))
-            after.append(index - users if turn else -1)
+    for user in range(users):
+        said: tuple[Piece, ...] = (("system", law.shared),) if law.shared else ()
+        tokens, before = law.shared, -1
+        for turn in range(turns):
+            output = answers[user * turns + turn]
+            new = max(1, (whole[user] + law.output - law.shared) // turns - output)
+            if tokens + new + output > most:
+                break  # the conversation is as long as the engine takes
+            said = (*said, ((user, turn), new))
+            tokens += new
             arrival.append(draw.expovariate(1 / think_s) if think_s else 0.0)
-            said[user] = (*held, ((user, turn, "answer"), answers[index]))
-            said_tokens[user] = tokens + answers[index]
-    return checked(Requests(arrival, prompts, answers, after, pieces, answer))
+            prompts.append(tokens)
+            outputs.append(output)
+            pieces.append(said)
+            answer.append((user, turn, "answer"))
+            after.append(before)
+            before = len(prompts) - 1
+            said = (*said, ((user, turn, "answer"), output))
+            tokens += output
+    return checked(Requests(arrival, prompts, outputs, after, pieces, answer))
 
 
 def of_trace(trace: Trace, *, faster: float = 1.0, most: int = 0) -> Requests:
