@@ -126,38 +126,46 @@ class PrefixCache:
         that `most_tokens` cuts (one token is always computed again) still keeps its node in use.
         """
         held = Held()
-        most = most_tokens // self.block_tokens
+        size = self.block_tokens
+        most = most_tokens // size
+        nodes, owned = held.nodes, held.owned
         children, tokens, start, hitting = self.root, 0, 0, True
+        hit = covered = used = 0
+        node = None
         for piece in pieces:
             tokens += piece[1]
-            end = tokens // self.block_tokens
+            end = tokens // size
             node = children.get(piece)
             if node is None:
                 node = children[piece] = Node(start, end - start)
-            if not node.refs:
-                if node.run is not None:
-                    self.touched += node.run.count
-                    node.run.count = 0
-                    node.run.node = None
-                    node.run = None
-                had = node.cached
-                if had < node.blocks:
-                    held.owned.append(node)
-                node.refs = 1
-                held.nodes.append(node)
-                held.covered += node.blocks
-                held.used += node.blocks
-            else:
+            if node.refs:
                 had = node.cached if hitting else 0
                 if had:
                     node.refs += 1
-                    held.nodes.append(node)
-                    held.covered += had
+                    nodes.append(node)
+                    covered += had
+            else:
+                run = node.run
+                if run is not None:
+                    self.touched += run.count
+                    run.count = 0
+                    run.node = None
+                    node.run = None
+                had = node.cached
+                if had < node.blocks:
+                    owned.append(node)
+                node.refs = 1
+                nodes.append(node)
+                covered += node.blocks
+                used += node.blocks
             if hitting:
-                held.hit_blocks = min(most, held.hit_blocks + had)
+                hit += had
                 hitting = had == node.blocks
             children, start = node.children, end
-            held.parent = node
+        held.parent = node
+        held.hit_blocks = hit if hit < most else most
+        held.covered = covered
+        held.used = used
         return held
 
     def computed(self, held: Held, blocks: int) -> None:

@@ -397,16 +397,15 @@ class Engine:
         cache = self.cache
         if cache is None:
             return
-        answer = self.answer[index] if held is not None and self.answer and finished else ""
-        if self.state_blocks:
-            cache.free_private(self.state_blocks)
         if held is None:
-            cache.free_private(blocks)
+            cache.free_private(blocks + self.state_blocks)
             return
+        answer = self.answer[index] if self.answer and finished else ""
         if answer:
+            cache.free_private(self.state_blocks)
             cache.keep(held, (answer, self.output[index]), self.prompt[index] + self.output[index] - 1, blocks)
         else:
-            cache.free_private(blocks)
+            cache.free_private(blocks + self.state_blocks)
         self.node_blocks -= cache.release(held)
 
     def _admit(self, budget: int, chunks: list[tuple[int, int]], done: list[int]) -> int:

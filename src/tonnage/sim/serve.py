@@ -117,7 +117,8 @@ def serve(engine: Engine, order: Sequence[int], arrival_s: Sequence[float], in_f
                                 engine.fixed, engine.running = fixed, running
                                 held = engine.hold(index, tokens)
                             hits, covered = held.hit_blocks * size, held.covered
-                            cache.computed(held, tokens // size)
+                            if held.owned:
+                                cache.computed(held, tokens // size)
                         if not engine.lost[index]:
                             engine.looked_tokens += tokens
                             engine.hit_tokens += hits
