@@ -10,8 +10,9 @@ from statistics import mean, median, pvariance, quantiles
 import pytest
 
 from tonnage.errors import InputError
+from tonnage.workload.beginnings import chunks, pools
 from tonnage.workload.draws import constant, diurnal, empirical, fixed, gamma, lognormal, poisson, recorded, uniform
-from tonnage.workload.traffic import at_rate, conversations, lengths, sequences
+from tonnage.workload.traffic import Arrivals, at_rate, conversations, lengths, sequences
 
 COUNT = 40_000
 
@@ -94,3 +95,24 @@ def test_nonsense_is_refused(make: Callable[[Random], object]) -> None:
     """Zero rates, nothing to draw from, a p95 below the median, an answer longer than the context."""
     with pytest.raises(InputError):
         make(Random(1))
+
+
+def test_system_prompts_and_chunks_are_as_popular_as_zipf_says() -> None:
+    """The first twice as often as the second; what does not fit is left out."""
+    found = pools([1000] * COUNT, 300, 5, Random(9))
+    counts = [sum(pieces[0] == (("system", number), 300) for pieces in found) for number in range(5)]
+    assert counts[0] / counts[1] == pytest.approx(2.0, rel=0.08) and sum(counts) == COUNT
+    assert pools([100], 300, 1, Random(1)) == [((("system", 0), 100),)] and pools([100], 0, 1, Random(1)) == []
+    for pieces in chunks([1000, 500, 100], 100, 50, 4, 200, Random(10)):
+        assert sum(tokens for _, tokens in pieces) <= 1000 and pieces[0][0] == ("system", 0)
+    with pytest.raises(InputError):
+        chunks([1000], 0, 3, 4, 200, Random(1))
+
+
+def test_every_law_of_arrivals_has_its_rate() -> None:
+    """Poisson, constant, diurnal."""
+    law = lengths(1000, 100)
+    laws: tuple[Arrivals, ...] = ("poisson", "constant", "diurnal")
+    for arrivals in laws:
+        times = at_rate(law, 5.0, 20_000, Random(11), arrivals=arrivals).arrival_s
+        assert len(times) / times[-1] == pytest.approx(5.0, rel=0.03), arrivals

@@ -32,7 +32,7 @@ class Asked(msgspec.Struct, frozen=True):
     law: Any
     by: str
     replicas: int
-    router: str
+    router: Any
     requests: int
     burstiness: float
     seed: int
@@ -41,6 +41,7 @@ class Asked(msgspec.Struct, frozen=True):
     turns: int = 1
     think_s: float = 0.0
     ramp_s: float = 0.0
+    arrivals: Any = "poisson"
 
 
 @click.command("simulate")
@@ -54,6 +55,9 @@ class Asked(msgspec.Struct, frozen=True):
 @click.option("--output", type=Tokens(), help="Tokens of an answer, on average.  [default: the workload's, else an eighth of the context]")
 @click.option("--lengths", type=click.Choice(["lognormal", "fixed"]), default="lognormal", show_default=True,
               help="How prompts spread below the p95; fixed: every one as long.")  # fmt: skip
+@click.option("--arrivals", type=click.Choice(["poisson", "constant", "diurnal"]), default="poisson", show_default=True,
+              help="The law of an open loop; diurnal: a day with a peak three times its trough.")  # fmt: skip
+@click.option("--systems", type=Count(), default=1, show_default=True, help="How many texts the shared part is one of (Zipf).")
 @click.option("--turns", type=Count(), default=1, show_default=True, help="Turns of a conversation: each prompt holds what was said.")
 @click.option("--think", type=float, default=0.0, show_default=True, metavar="S", help="Seconds a user thinks between two requests.")
 @click.option("--ramp", type=float, default=0.0, show_default=True, metavar="S", help="Seconds over which users begin; 0: all at once.")
@@ -138,6 +142,7 @@ def _asked(plan: Path, given: dict[str, Any]) -> tuple[Asked, list[float]]:
 
     longest = replica.limits.max_model_len
     law = lengths(min(context, longest), output, p99=file.p99 or load.p99_tokens, shared=shared, longest=longest, spread=given["lengths"])
+    law = msgspec.structs.replace(law, systems=given["systems"])
     targets = tuple([_target(text) for text in given["slo"]] or _targets(file.targets))
     trace = None
     users = (file.users or load.users) * given["replicas"]
@@ -155,7 +160,7 @@ def _asked(plan: Path, given: dict[str, Any]) -> tuple[Asked, list[float]]:
         wanted = _range(given["users"], "--users", whole=True) if given["users"] else loads(1, max(2, 4 * users), 10, whole=True)
     asked = Asked(
         replica, law, by, given["replicas"], given["router"], given["requests"] or 0, given["burstiness"], given["seed"], targets, trace,
-        given["turns"], given["think"], given["ramp"],
+        given["turns"], given["think"], given["ramp"], given["arrivals"],
     )  # fmt: skip
     return asked, wanted
 
@@ -274,7 +279,7 @@ def _one(asked: Asked, load: float) -> Point:
 
     requests = _requests(asked, load)
     last = max(requests.arrival_s)
-    served = run(asked.replica, requests, replicas=asked.replicas, router=asked.router, timeline_s=max(last / 400, 0.05))  # type: ignore[arg-type]
+    served = run(asked.replica, requests, replicas=asked.replicas, router=asked.router, timeline_s=max(last / 400, 0.05))
     return point(served, load, asked.targets)
 
 
@@ -293,7 +298,9 @@ def _requests(asked: Asked, load: float) -> Requests:
         return by_users(
             law, int(load), asked.requests or max(200, min(10_000, 10 * int(load))), draw, think_s=asked.think_s, ramp_s=asked.ramp_s
         )
-    return at_rate(law, load, asked.requests or max(1000, min(20_000, int(600 * load))), draw, burstiness=asked.burstiness)
+    return at_rate(
+        law, load, asked.requests or max(1000, min(20_000, int(600 * load))), draw, arrivals=asked.arrivals, burstiness=asked.burstiness
+    )
 
 
 def _progress(done: int, whole: int, found: Point | None) -> None:

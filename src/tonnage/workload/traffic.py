@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from math import exp, log
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from tonnage.errors import InputError
-from tonnage.workload.draws import Z95, Z99, fixed, gamma, lognormal
+from tonnage.workload.beginnings import pools
+from tonnage.workload.draws import Z95, Z99, constant, diurnal, fixed, gamma, lognormal
 from tonnage.workload.requests import Piece, Requests, checked
 from tonnage.workload.trace import Trace
 
@@ -17,12 +18,15 @@ if TYPE_CHECKING:
     from random import Random
 
 Spread = Literal["fixed", "lognormal"]
+Arrivals = Literal["poisson", "constant", "diurnal"]
+"""A diurnal run is one day long, or as long as its requests last: the day is as short as that."""
 
 
 class Lengths(msgspec.Struct, frozen=True):
     """How long sequences are, in tokens: the whole at its p95, the answer on average, the part that all share, the longest allowed.
 
-    `sigma` is the width of the lognormal law of prompts; 0 makes all of them as long as the p95.
+    `sigma` is the width of the lognormal law of prompts; 0 makes all of them as long as the p95. `systems` counts the texts that may
+    be the shared part.
     """
 
     context: int
@@ -30,6 +34,7 @@ class Lengths(msgspec.Struct, frozen=True):
     shared: int = 0
     longest: int = 0
     sigma: float = 0.0
+    systems: int = 1
 
 
 USUAL_SIGMA = 0.4
@@ -60,14 +65,16 @@ def sequences(law: Lengths, count: int, draw: Random) -> tuple[list[int], list[i
     return [max(1, min(prompt, most - answer)) for prompt, answer in zip(prompts, answers, strict=True)], answers
 
 
-def _shared(law: Lengths, prompts: Sequence[int]) -> list[tuple[Piece, ...]]:
-    return [((("system", min(law.shared, tokens)),) if law.shared else ()) for tokens in prompts] if law.shared else []
-
-
-def at_rate(law: Lengths, rate: float, count: int, draw: Random, *, burstiness: float = 1.0) -> Requests:
-    """Return an open loop: requests that come whether others are done or not."""
+def at_rate(law: Lengths, rate: float, count: int, draw: Random, *, arrivals: Arrivals = "poisson", burstiness: float = 1.0) -> Requests:
+    """Return an open loop: requests that come whether others are done or not, by a law of arrivals."""
     prompts, answers = sequences(law, count, draw)
-    return checked(Requests(gamma(rate, count, draw, burstiness), prompts, answers, pieces=_shared(law, prompts)))
+    if arrivals == "constant":
+        times = constant(rate, count)
+    elif arrivals == "diurnal":
+        times = diurnal(rate, count, draw, period_s=min(86_400.0, count / rate))
+    else:
+        times = gamma(rate, count, draw, burstiness)
+    return checked(Requests(times, prompts, answers, pieces=pools(prompts, law.shared, law.systems, draw)))
 
 
 def by_users(law: Lengths, users: int, count: int, draw: Random, *, think_s: float = 0.0, ramp_s: float = 0.0) -> Requests:
@@ -82,8 +89,8 @@ def by_users(law: Lengths, users: int, count: int, draw: Random, *, think_s: flo
         first = [ramp_s * user / users for user in range(min(users, count))]
         later = [draw.expovariate(1 / think_s) if think_s else 0.0 for _ in range(count - len(first))]
         after = [-1] * len(first) + list(range(count - len(first)))
-        return checked(Requests(first + later, prompts, answers, after, _shared(law, prompts)))
-    return checked(Requests([0.0] * count, prompts, answers, pieces=_shared(law, prompts), in_flight=users))
+        return checked(Requests(first + later, prompts, answers, after, pools(prompts, law.shared, law.systems, draw)))
+    return checked(Requests([0.0] * count, prompts, answers, pieces=pools(prompts, law.shared, law.systems, draw), in_flight=users))
 
 
 def conversations(law: Lengths, users: int, turns: int, think_s: float, draw: Random) -> Requests:
@@ -103,7 +110,7 @@ def conversations(law: Lengths, users: int, turns: int, think_s: float, draw: Ra
     pieces: list[tuple[Piece, ...]] = []
     answer: list[Hashable] = []
     for user in range(users):
-        said: tuple[Piece, ...] = (("system", law.shared),) if law.shared else ()
+        said = next(iter(pools([law.shared], law.shared, law.systems, draw)), ())
         tokens, before = law.shared, -1
         for turn in range(turns):
             output = answers[user * turns + turn]
