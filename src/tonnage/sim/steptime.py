@@ -21,7 +21,6 @@ from tonnage.facts.speeds import Speeds, efficiency
 from tonnage.memory.kv import ContextCost
 from tonnage.settings import EngineSettings
 
-
 EXPERT_SHARE = 0.55
 """What grouped matrices of experts reach of what one matrix does: by 160 measured rows of five models on four cards (medians of
 each between 0.45 and 0.75; Kimi's int4 experts less). The widest guess of the step; a sweep of the own server replaces it."""
