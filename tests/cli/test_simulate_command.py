@@ -88,3 +88,25 @@ def test_targets_that_nothing_meets_leave_with_1(run: Run, plan: Path) -> None:
     """And say by how much."""
     code, out, _ = run("simulate", plan, "--users", "1,2", "--requests", "20", "--slo", "tpot:p50:1ms")
     assert code == 1 and out.startswith("No load meets TPOT p50 0.001 s")
+
+
+@pytest.mark.parametrize("words", [
+    ["--rate", "1", "--think", "2"], ["--users", "4", "--burstiness", "2"], ["--users", "4", "--turns", "3", "--requests", "9"],
+    ["--users", "4", "--html", "no/such/folder/x.html"], ["--users", "4", "--workload", "long.toml"],
+])  # fmt: skip
+def test_what_has_no_effect_is_refused(run: Run, plan: Path, tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An option of another load, a folder that is not there, a workload longer than the plan's limit."""
+    monkeypatch.chdir(tmp_path)
+    Path("long.toml").write_text('context = "20k"\n')
+    code, out, err = run("simulate", plan, *words)
+    assert code == 2 and out == "" and err.startswith("error: ")
+
+
+def test_data_parallel_ranks_are_engines_each(run: Run, tmp_path: Path) -> None:
+    """Two ranks serve about twice as much; a narrow terminal gets a narrower table."""
+    tokens = []
+    for ranks in ("1", "2"):
+        path = tmp_path / f"{ranks}.json"
+        run("plan", "qwen3-8b", "--gpu", "h100", "--users", "16", "--context", "4k", "--dp", ranks, "--out", path)
+        tokens.append(simulated(run, path, "--users", "256", "--requests", "600")[1]["points"][0]["output_tokens_per_s"])
+    assert 1.6 < tokens[1] / tokens[0] < 2.2

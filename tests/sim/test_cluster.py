@@ -109,3 +109,40 @@ def test_hybrids_windows_and_latent_caches_are_simulated(model: str) -> None:
     served.engines[0].check()
     found = point(served, 4.0)
     assert found.finished == 200 and 0 < found.cache_share <= 1
+
+
+def test_a_clock_far_from_zero_still_moves() -> None:
+    """After 16,384 s a nanosecond's thousandth is below the last bit of the clock."""
+    requests = at_rate(LAW, 0.005, 150, Random(1))
+    served = run(one(), requests, replicas=2, router="least-request")
+    assert sum(len(engine.finished) for engine in served.engines) == 150 and max(requests.arrival_s) > 16_384
+
+
+def test_a_closed_loop_goes_on_past_rejected_requests() -> None:
+    """Each of them makes room for the next, to the last one."""
+    made = one()
+    most = made.limits.max_model_len
+    for count in range(1, 30):
+        prompts = [most if index % 3 else 50 for index in range(count)]
+        served = run(made, Requests([0.0] * count, prompts, [10] * count, in_flight=8))
+        assert len(served.engines[0].finished) + len(served.engines[0].rejected) == count
+    nothing = point(run(made, Requests([0.0], [most], [10])), 1.0)
+    assert (nothing.finished, nothing.rejected, nothing.limit) == (0, 1, "none")
+
+
+def test_the_pool_is_seen_at_its_fullest() -> None:
+    """One long answer: nothing happens between its first and its last token, and its blocks grow all the while."""
+    made = one(context=30_000)
+    pool = made.limits.blocks * made.limits.block_tokens
+    found = point(run(made, Requests([0.0], [100], [20_000])), 1.0)
+    assert found.cache_share == pytest.approx(20_100 / pool, rel=0.02)
+    assert found.itl_s.p50 < found.itl_s.p99
+
+
+def test_a_wait_after_preemption_is_a_gap_between_tokens() -> None:
+    """As many gaps as tokens but the first ones, whatever was thrown out on the way."""
+    made = one()
+    small = msgspec.structs.replace(made, limits=msgspec.structs.replace(made.limits, blocks=600))
+    served = run(small, Requests([0.0] * 30, [800] * 30, [900] * 30))
+    engine = served.engines[0]
+    assert engine.preemptions and sum(engine.gaps.values()) == 30 * 899

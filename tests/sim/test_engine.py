@@ -16,6 +16,7 @@ class Steps:
     """Steps of a made-up card: affine in context, with a host that may be slower."""
 
     attention_per_pair = 0.0
+    per_sequence = 0.0
 
     def __init__(self, most: int, host: float = 0.0) -> None:
         self.base = [self.work(count) for count in range(most + 2)]

@@ -25,6 +25,7 @@ class Constant:
 
     attention_per_pair = 0.0
     per_token = 0.0
+    per_sequence = 0.0
     hosted = False
 
     def __init__(self, most: int) -> None:

@@ -24,7 +24,11 @@ BAND_OF_EXPERTS = {"ttft": 0.6, "tpot": 0.4, "throughput": 0.4}
 """The same for mixtures of experts, whose grouped matrices scatter most."""
 QUANTITIES = ("ttft", "tpot", "itl", "e2e")
 STATISTICS = ("mean", "p50", "p95", "p99")
-MOST_REQUESTS = 5_000_000
+LOOPS = {
+    "think": ("users",), "turns": ("users",), "ramp": ("users",), "burstiness": ("rate",), "arrivals": ("rate",), "faster": ("trace",),
+    "output": ("users", "rate"), "lengths": ("users", "rate"), "systems": ("users", "rate"), "workload": ("users", "rate", "trace"),
+}  # fmt: skip
+"""Which loads an option changes."""
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -44,6 +48,7 @@ class Asked(msgspec.Struct, frozen=True):
     think_s: float = 0.0
     ramp_s: float = 0.0
     arrivals: Any = "poisson"
+    wanted_users: int = 0
 
 
 @click.command("simulate")
@@ -72,7 +77,7 @@ class Asked(msgspec.Struct, frozen=True):
 @click.option("--router", type=click.Choice(["round-robin", "least-request", "prefix"]), default="least-request", show_default=True,
               help="How requests are spread over replicas.")  # fmt: skip
 @click.option("--requests", type=Count(), help="Requests of each point.")
-@click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same bytes.")
+@click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same points.")
 @click.option("--jobs", type=Count(), default=1, show_default=True, help="Points that are computed side by side.")
 @click.option("--html", type=click.Path(path_type=Path), help="Write the picture to this file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the points as JSON.")
@@ -92,7 +97,7 @@ def command(plan: Path, as_json: bool, html: Path | None, jobs: int, **given: An
     from tonnage.sim.sweep import knee, largest_within, met
 
     started = time.perf_counter()
-    asked, wanted = _asked(plan, given)
+    asked, wanted = _asked(plan, {**given, "html": html})
     points: list[Point] = []
     stopped = False
     try:
@@ -136,6 +141,7 @@ def _asked(plan: Path, given: dict[str, Any]) -> tuple[Asked, list[float]]:
 
     if sum(given[name] is not None for name in ("rate", "users", "trace")) > 1:
         raise InputError("--rate, --users and --trace exclude each other", hint="an open loop, a closed one, or what was recorded")
+    _apply(given)
     made, replica = _planned(plan)
     file = _workload_file(given["workload"])
     load = made.request.workload
@@ -145,7 +151,12 @@ def _asked(plan: Path, given: dict[str, Any]) -> tuple[Asked, list[float]]:
     from tonnage.workload.traffic import lengths
 
     longest = replica.limits.max_model_len
-    law = lengths(min(context, longest), output, p99=file.p99 or load.p99_tokens, shared=shared, longest=longest, spread=given["lengths"])
+    if context > longest:
+        raise InputError(
+            f"sequences of {context:,} tokens are longer than the plan's max-model-len of {longest:,}", where="the workload",
+            hint="plan it again for that context: tonnage plan ... --context",
+        )  # fmt: skip
+    law = lengths(context, output, p99=file.p99 or load.p99_tokens, shared=shared, longest=longest, spread=given["lengths"])
     law = msgspec.structs.replace(law, systems=given["systems"])
     targets = tuple([_target(text) for text in given["slo"]] or _targets(file.targets))
     trace = None
@@ -164,9 +175,28 @@ def _asked(plan: Path, given: dict[str, Any]) -> tuple[Asked, list[float]]:
         wanted = _range(given["users"], "--users", whole=True) if given["users"] else loads(1, max(2, 4 * users), 10, whole=True)
     asked = Asked(
         replica, law, by, given["replicas"], given["router"], given["requests"] or 0, given["burstiness"], given["seed"], targets, trace,
-        given["turns"], given["think"], given["ramp"], given["arrivals"],
+        given["turns"], given["think"], given["ramp"], given["arrivals"], users,
     )  # fmt: skip
     return asked, wanted
+
+
+def _apply(given: dict[str, Any]) -> None:
+    """Raise InputError where an option is given that the load it goes with does not know."""
+    loop = "rate" if given["rate"] is not None else "trace" if given["trace"] is not None else "users"
+    context = click.get_current_context()
+    for name, loops in LOOPS.items():
+        said = context.get_parameter_source(name)
+        if loop not in loops and said is not None and said.name == "COMMANDLINE":
+            raise InputError(f"goes with {' and '.join(f'--{each}' for each in loops)}, not with --{loop}", where=f"--{name}")
+    if given["turns"] > 1 and (given["requests"] or given["ramp"]):
+        raise InputError(
+            "is not for conversations: users x turns are their requests", where="--requests" if given["requests"] else "--ramp"
+        )
+    for name in ("think", "ramp", "burstiness", "faster"):
+        if not 0 <= given[name] < 1e7:
+            raise InputError(f"{given[name]:g} is none", where=f"--{name}")
+    if given["html"] is not None and not given["html"].parent.is_dir():
+        raise InputError("there is no such folder", where=str(given["html"].parent), hint="make it first")
 
 
 def _planned(path: Path) -> tuple[Any, Replica]:
@@ -283,7 +313,8 @@ def _one(asked: Asked, load: float) -> Point:
 
     requests = _requests(asked, load)
     last = max(requests.arrival_s)
-    served = run(asked.replica, requests, replicas=asked.replicas, router=asked.router, timeline_s=max(last / 400, 0.05))
+    ranks = asked.replicas * asked.replica.ranks
+    served = run(asked.replica, requests, replicas=ranks, router=asked.router, timeline_s=max(last / 400, 0.05))
     return point(served, load, asked.targets)
 
 
@@ -299,9 +330,8 @@ def _requests(asked: Asked, load: float) -> Requests:
     if asked.by == "users" and asked.turns > 1:
         return conversations(law, int(load), asked.turns, asked.think_s, draw)
     if asked.by == "users":
-        return by_users(
-            law, int(load), asked.requests or max(200, min(10_000, 10 * int(load))), draw, think_s=asked.think_s, ramp_s=asked.ramp_s
-        )
+        count = asked.requests or max(200, min(10_000, 10 * int(load)), 2 * int(load))
+        return by_users(law, int(load), count, draw, think_s=asked.think_s, ramp_s=asked.ramp_s)
     return at_rate(
         law, load, asked.requests or max(1000, min(20_000, int(600 * load))), draw, arrivals=asked.arrivals, burstiness=asked.burstiness
     )

@@ -21,7 +21,8 @@ def simulated_value(
 ) -> dict[str, Any]:
     """Return the sweep as JSON holds it."""
     return {
-        "schema": "tonnage.simulation/1", "load": asked.by, "model": asked.replica.name, "replicas": asked.replicas, "router": asked.router,
+        "schema": "tonnage.simulation/1", "load": asked.by, "model": asked.replica.name, "replicas": asked.replicas,
+        "ranks": asked.replica.ranks, "remarks": list(asked.replica.remarks), "wanted_users": asked.wanted_users, "router": asked.router,
         "lengths": msgspec.to_builtins(asked.law), "seed": asked.seed, "limits": msgspec.to_builtins(asked.replica.limits),
         "points": msgspec.to_builtins(list(points)), "knee": msgspec.to_builtins(knee) if knee is not None else None,
         "targets": msgspec.to_builtins(list(asked.targets)), "largest_within_targets": best, "band": dict(band),
@@ -37,7 +38,9 @@ def simulated_text(value: dict[str, Any], *, width: int = 80, colour: bool = Fal
     lines += wrapped(_about(value), width)
     if value["stopped"]:
         lines += wrapped("Stopped before it was done: these are the points that were computed.", width)
-    lines += ["", *("  " + line for line in table([_head(by), *(_row(point) for point in points)], "rrrrrrrrl"))]
+    kept = range(9) if width >= 84 else (0, 1, 3, 6, 7, 8)
+    rows = [_head(by, narrow=width < 84), *(_row(point) for point in points)]
+    lines += ["", *("  " + line for line in table([tuple(row[at] for at in kept) for row in rows], "r" * (len(kept) - 1) + "l"))]
     most = max((point["output_tokens_per_s"] for point in points), default=0.0)
     if len(points) > 1 and most:
         lines += ["", "  tokens a second (=), TTFT p95 (o), each against its largest"]
@@ -63,6 +66,7 @@ def simulated_text(value: dict[str, Any], *, width: int = 80, colour: bool = Fal
     if rejected:
         most = value["limits"]["max_model_len"]
         lines += wrapped(f"Rejected: {counted(rejected, 'request')}, longer than max-model-len {most:,} or than the whole pool.", width)
+    lines += [part for remark in value["remarks"] for part in wrapped(f"note: {remark}", width, "", "  ")]
     lines += wrapped(
         f"Not calibrated: TTFT +-{value['band']['ttft']:.0%}, TPOT and throughput +-{value['band']['tpot']:.0%}. "
         "A short sweep of the real server narrows it.", width,
@@ -85,6 +89,8 @@ def _headline(value: dict[str, Any]) -> str:
     off = value["band"]["tpot"]
     low, high = best * (1 - off), best * (1 + off)
     form = ",.0f" if value["load"] == "users" else ",.3g"
+    if best == max(point["load"] for point in value["points"]):
+        return f"{best:{form}} {unit} and perhaps more meet {said}: no larger load was tried."
     return f"{best:{form}} {unit} meet {said} ({low:{form}} to {high:{form}})."
 
 
@@ -93,13 +99,19 @@ def _about(value: dict[str, Any]) -> str:
     loop = {"users": "closed loop", "rate": "open loop", "trace": "as recorded"}[value["load"]]
     shape = f"context {law['context']:,} (p95), answers of {law['output']:,}"
     shape += f", {law['shared']:,} shared" if law["shared"] else ""
-    many = f"{counted(value['replicas'], 'replica')}" + (f" by {value['router']}" if value["replicas"] > 1 else "")
+    many = (
+        f"{counted(value['replicas'], 'replica')}"
+        + (f" of {value['ranks']} ranks" if value["ranks"] > 1 else "")
+        + (f" by {value['router']}" if value["replicas"] > 1 else "")
+    )
     what = "" if value["load"] == "trace" else f", {shape}"
     bounds = f"pool of {limits['blocks']:,} blocks, max-num-seqs {limits['max_num_seqs']}; seed {value['seed']}"
     return f"{value['model']}, {many}, {loop}{what}; {bounds}."
 
 
-def _head(by: str) -> tuple[str, ...]:
+def _head(by: str, *, narrow: bool) -> tuple[str, ...]:
+    if narrow:
+        return (*_head(by, narrow=False)[:3], "TTFT p95", "", "", "TPOT p95", "cache", "limit")
     return (
         "users" if by == "users" else "req/s" if by == "rate" else "speed",
         "tokens/s",
@@ -135,11 +147,13 @@ def _paged(point: dict[str, Any]) -> str:
 
 
 def _next(value: dict[str, Any]) -> str:
-    best = value["largest_within_targets"]
+    best, unit = value["largest_within_targets"], UNIT[value["load"]]
     if not value["targets"]:
         return "next: give targets, as --slo ttft:p95:1s --slo tpot:p95:50ms, for the largest load and the replicas it takes"
+    if value["load"] == "trace":
+        return "next: tonnage render writes its manifests" if best is not None else "next: try more of it: --replicas N, or a larger card"
     if best is None:
-        return "next: shorter prompts, faster cards or more of them a replica; targets are missed by a single request already"
-    top = max(point["load"] for point in value["points"])
-    need = ceil(top * value["replicas"] / best)
-    return f"next: {top:g} {UNIT[value['load']]} take {counted(need, 'replica')} of this; tonnage render writes their manifests"
+        return "next: shorter prompts, faster cards or more of them a replica; the smallest load tried misses them already"
+    wanted = value["wanted_users"] if value["load"] == "users" else max(point["load"] for point in value["points"])
+    need = max(1, ceil(wanted * value["replicas"] / best))
+    return f"next: {wanted:g} {unit} take {counted(need, 'replica')} of this; tonnage render writes their manifests"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from heapq import heappop, heappush
-from math import inf
+from math import inf, nextafter
 from typing import Literal
 
 import msgspec
@@ -93,7 +93,7 @@ def _event_by_event(engines: tuple[Engine, ...], requests: Requests, router: Rou
             # no further than the first finish that may be: what follows it may arrive anywhere
             until = min(at, min(engine.finishes_after() for engine in busy))
             for engine in busy:
-                engine.advance(max(until, engine.now + 1e-12))
+                engine.advance(max(until, nextafter(engine.now, inf)))
             for number, engine in enumerate(engines):
                 for index in engine.finished[seen[number] :]:
                     for follower in followers.pop(index, ()):

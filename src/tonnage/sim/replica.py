@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from tonnage.errors import InputError
 from tonnage.memory.allocator import Allocation
+from tonnage.memory.groups import Group
 from tonnage.memory.plan import MemoryPlan
 from tonnage.sim.engine import Engine, EngineLimits
 from tonnage.sim.steptime import StepModel, StepTime, step_model
@@ -15,13 +18,13 @@ GROWING = ("full", "latent", "index", "entries")
 
 
 class Replica(msgspec.Struct, frozen=True):
-    """One replica: its limits, the model of its steps, and how the plan calls it."""
+    """One data-parallel rank of a replica: its limits, the model of its steps, how the plan calls it; `ranks` are as many alike."""
 
     limits: EngineLimits
     model: StepModel
     name: str = ""
-    bytes_per_block: int = 0
-    longest_blocks: int = 0
+    ranks: int = 1
+    remarks: tuple[str, ...] = ()
 
     def engine(self, *, timeline_s: float = 0.0) -> Engine:
         """Return an engine that has done nothing yet."""
@@ -44,10 +47,14 @@ def replica(made: MemoryPlan) -> Replica:
     block = growing[0].page.block if growing else allocation.block_size
     context = made.request.workload.context_tokens
     groups = max(1, len(growing))
-    # states and windows do not grow: what a sequence takes beside its growing groups
-    state = max(0, allocation.sequence_blocks(context) - groups * -(-context // block)) if isinstance(allocation, Allocation) else 0
+    # states and windows do not grow: what a sequence that decodes takes beside its growing groups
+    state = (
+        sum(_fixed(allocation, group, context) for group in allocation.groups if group not in growing)
+        if isinstance(allocation, Allocation)
+        else 0
+    )
     if isinstance(allocation, Allocation) and not growing and allocation.groups:
-        groups, block, state = 1, 1 << 30, max(0, allocation.sequence_blocks(context) - 1)
+        groups, block, state = 1, 1 << 30, max(0, state - 1)
     limits = EngineLimits(
         blocks,
         block,
@@ -60,4 +67,21 @@ def replica(made: MemoryPlan) -> Replica:
     )
     weights = next(line.bytes for line in made.ledger if line.label == "weights")
     model = step_model(made.request.model.shape, made.request.card, settings, made.cost, weights, context)
-    return Replica(limits, model, made.request.model.name, allocation.bytes_per_block, allocation.sequence_blocks(longest))
+    return Replica(limits, model, made.request.model.name, settings.parallel.dp, tuple(_remarks(made)))
+
+
+def _fixed(allocation: Allocation, group: Group, context: int) -> int:
+    """Return the blocks of a group that does not grow: its window's, once it is full, or its states."""
+    held = allocation.group_blocks(group, context)
+    return min(held, -(-group.page.window // group.page.block) + 1) if group.page.window else held
+
+
+def _remarks(made: MemoryPlan) -> Iterator[str]:
+    """Yield what of the plan is simulated only roughly."""
+    settings = made.settings
+    if settings.parallel.pp > 1:
+        yield f"pipeline stages take one batch at a time here: throughput may be up to {settings.parallel.pp} times as much"
+    if settings.num_speculative_tokens:
+        yield "speculative decoding is not simulated: its memory is counted, its gain is not"
+    if settings.engine != "vllm":
+        yield f"{settings.engine} is simulated with vLLM's scheduler"

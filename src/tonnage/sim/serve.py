@@ -21,6 +21,7 @@ def serve(engine: Engine, order: Sequence[int], arrival_s: Sequence[float], in_f
     """
     limits, times, cache = engine.limits, engine.times, engine.cache
     base_s, per_token, host, hosted, pair_s = times.base, times.per_token, times.host, times.hosted, times.attention_per_pair
+    each_s = times.per_sequence
     known_work, work = times.known_work, times.work
     size, groups, most_seqs = limits.block_tokens, limits.groups, limits.max_num_seqs
     total, fixed_blocks, watermark = limits.blocks, limits.fixed_blocks, limits.watermark_blocks
@@ -36,6 +37,7 @@ def serve(engine: Engine, order: Sequence[int], arrival_s: Sequence[float], in_f
     )  # fmt: skip
     steps_done = decode_tokens = prompt_tokens = 0
     busy = 0.0
+    most_tokens = most_decoding = 0
     sample_at = engine.next_sample
     running_order = engine.order
     sent, last = 0, len(order)
@@ -59,7 +61,7 @@ def serve(engine: Engine, order: Sequence[int], arrival_s: Sequence[float], in_f
             tokens = prompt[index] + output[index]
             if tokens > longest or groups * -(-(tokens - 1) // size) + fixed_blocks > total:
                 engine.rejected.append(index)
-                if in_flight and sent < last:
+                if in_flight and sent + closed < last:
                     closed += 1
             else:
                 submitted[index] = at
@@ -162,7 +164,7 @@ def serve(engine: Engine, order: Sequence[int], arrival_s: Sequence[float], in_f
                     engine.sample()
                     sample_at = engine.next_sample
                 spent = known_work.get(spent_tokens)
-                spent = (work(spent_tokens) if spent is None else spent) + context * per_token + pairs * pair_s
+                spent = (work(spent_tokens) if spent is None else spent) + count * each_s + context * per_token + pairs * pair_s
                 if hosted:
                     least = times.host_of(count + before)
                     if spent < least:
@@ -185,6 +187,9 @@ def serve(engine: Engine, order: Sequence[int], arrival_s: Sequence[float], in_f
                     fixed -= groups * -(-own_tokens // size) if own_tokens > 0 else 0
                     if first_s[index] < 0:
                         first_s[index] = now
+                    else:
+                        engine.now = now
+                        engine.note_resumed(index)
                     left = output[index] - produced[index] - 1
                     produced[index] += 1
                     base[index] = tokens - step
@@ -269,9 +274,15 @@ def serve(engine: Engine, order: Sequence[int], arrival_s: Sequence[float], in_f
             context += grown
             private += grown
             decode_tokens += grown
-            mean = spent / steps
-            key = int(log(mean if mean > LEAST_GAP_S else LEAST_GAP_S) * BINS_PER_E)
-            gaps[key] = gaps.get(key, 0) + grown
+            if slope * steps > 0.04 * start:
+                engine.note_gaps(start, slope, steps, count)
+            else:
+                mean = spent / steps
+                key = int(log(mean if mean > LEAST_GAP_S else LEAST_GAP_S) * BINS_PER_E)
+                gaps[key] = gaps.get(key, 0) + grown
+            level = groups * (private + engine.node_blocks * size) + fixed * size
+            if level > most_tokens:
+                most_tokens, most_decoding = level, count
         # -- who is done ------------------------------------------------------------------------------------------
         while finishes and finishes[0][0] <= step:
             end, index = heappop(finishes)
@@ -296,6 +307,8 @@ def serve(engine: Engine, order: Sequence[int], arrival_s: Sequence[float], in_f
             engine.order = running_order = [one for one in running_order if ends[one] != NEVER or engine.is_filling(one)]
     engine.now, engine.step, engine.decoding, engine.context = now, step, count, context
     engine.private, engine.fixed, engine.running = private, fixed, running
+    if most_tokens > engine.most_tokens:
+        engine.most_tokens, engine.most_decoding = most_tokens, most_decoding
     engine.steps += steps_done
     engine.busy_s += busy
     engine.decode_tokens += decode_tokens

@@ -26,13 +26,17 @@ EXPERT_SHARE = 0.55
 each between 0.45 and 0.75; Kimi's int4 experts less). The widest guess of the step; a sweep of the own server replaces it."""
 
 
+MLA_WIDTH = 160
+"""Mean of what queries and keys (128 + 64) and values (128) of DeepSeek's multi-head latent attention are wide in prefill."""
+
+
 class StepTime:
     """The step time of one replica. `base[B]` is a decode step of B sequences without their context, `per_token` each token of it.
 
     `host[B]` is the least a step takes with asynchronous scheduling; without it host time is part of `base`.
     """
 
-    __slots__ = ("_hosts", "attention_per_pair", "base", "host", "hosted", "known_work", "model", "per_token")
+    __slots__ = ("_hosts", "attention_per_pair", "base", "host", "hosted", "known_work", "model", "per_sequence", "per_token")
 
     def __init__(self, model: StepModel, most: int) -> None:
         self.model = model
@@ -43,7 +47,9 @@ class StepTime:
         self.hosted = model.asynchronous
         self.host = [model.host_s(count) if model.asynchronous else 0.0 for count in range(most + 2)]
         extra = [0.0 if model.asynchronous else model.host_s(count) for count in range(most + 2)]
-        self.base = [self.work(count) + extra[count] for count in range(most + 2)]
+        each = model.sequence_s
+        self.base = [self.work(count) + count * each + extra[count] for count in range(most + 2)]
+        self.per_sequence = each
 
     def work(self, tokens: int) -> float:
         """Return what so many tokens cost in matrices and communication, whichever sequences they are of."""
@@ -62,7 +68,7 @@ class StepTime:
         for count, before in chunks:
             tokens += count
             pairs += count * (before + count / 2)
-        time = self.work(tokens) + context * self.per_token + pairs * self.attention_per_pair
+        time = self.work(tokens) + decoding * self.per_sequence + context * self.per_token + pairs * self.attention_per_pair
         host = self.host_of(decoding + len(chunks))
         return max(time, host) if self.hosted else time + host
 
@@ -75,6 +81,7 @@ class StepModel(msgspec.Struct, frozen=True):
     expert_bandwidth_share: float
     experts: int
     experts_per_token: int
+    expert_ranks: int
     dense_flop: float
     expert_flop: float
     bandwidth: float
@@ -82,6 +89,7 @@ class StepModel(msgspec.Struct, frozen=True):
     peak_flops: float
     kernels: int
     context_s_per_token: float
+    sequence_s: float
     attention_s_per_pair: float
     layers: int
     ranks: int
@@ -99,7 +107,7 @@ class StepModel(msgspec.Struct, frozen=True):
 
     def memory_s(self, tokens: int) -> float:
         """Return the time to read the weights that so many tokens touch."""
-        covered = 1 - (1 - self.experts_per_token / self.experts) ** tokens if self.experts else 1.0
+        covered = 1 - (1 - self.experts_per_token / self.experts) ** (tokens * self.expert_ranks) if self.experts else 1.0
         dense = self.dense_bytes / (self.bandwidth * self.speeds.gemm_bandwidth_share)
         return dense + self.expert_bytes * covered / (self.bandwidth * self.expert_bandwidth_share)
 
@@ -142,14 +150,17 @@ def step_model(shape: ModelShape, card: Card, settings: EngineSettings, cost: Co
     flops = _peak(card, shape)
     bandwidth = card.bandwidth_bytes_per_s
     context_bytes = cost.per_token * stages + sum(size for window, size in cost.windows if window >= longest) * stages
-    query_heads = sum(1 for layer in shape.layers for cache in layer.caches if isinstance(cache, KVCache | LatentCache))
-    pair_flop = 4 * query_heads * shape.heads * shape.head_dim / tp
+    windowed = sum(size * window for window, size in cost.windows if window < longest)
+    sequence_bytes = (windowed + 2 * cost.state_bytes) * stages  # a window is read, a state is read and written
+    width = sum(_width(cache, shape, longest) for layer in shape.layers for cache in layer.caches)
+    pair_flop = 4 * shape.heads * width / tp
     return StepModel(
         dense_bytes=dense_bytes,
         expert_bytes=expert_bytes,
         expert_bandwidth_share=EXPERT_SHARE * efficiency(card, settings.engine, settings.release).gemm_bandwidth_share,
         experts=shape.experts,
         experts_per_token=shape.experts_per_token,
+        expert_ranks=settings.parallel.dp if settings.parallel.expert else 1,
         dense_flop=2 * dense_params / tp,
         expert_flop=2 * active_experts / tp,
         bandwidth=bandwidth,
@@ -157,6 +168,7 @@ def step_model(shape: ModelShape, card: Card, settings: EngineSettings, cost: Co
         peak_flops=flops,
         kernels=6 * len(shape.layers),
         context_s_per_token=context_bytes / (bandwidth * speeds.attention_bandwidth_share),
+        sequence_s=sequence_bytes / (bandwidth * speeds.attention_bandwidth_share),
         attention_s_per_pair=pair_flop / (flops * speeds.attention_compute_share),
         layers=len(shape.layers),
         ranks=tp,
@@ -168,11 +180,20 @@ def step_model(shape: ModelShape, card: Card, settings: EngineSettings, cost: Co
     )
 
 
+def _width(cache: object, shape: ModelShape, longest: int) -> float:
+    """Return the dimensions that a prompt's token and one before it are multiplied over; fewer where a window hides most of them."""
+    if isinstance(cache, LatentCache):
+        return MLA_WIDTH
+    if not isinstance(cache, KVCache):
+        return 0.0
+    return shape.head_dim * (min(1.0, 2 * cache.window / longest) if cache.window else 1.0)
+
+
 def _peak(card: Card, shape: ModelShape) -> float:
     """Return the dense rate of the format that the weights are multiplied in."""
     label = shape.quantisation.label.lower()
-    for word in ("fp8", "int8"):
-        if word in label and word in card.flops:
-            return card.flops[word]
+    for word, format in (("nvfp4", "fp4"), ("fp8", "fp8"), ("int8", "int8")):
+        if word in label and format in card.flops:
+            return card.flops[format]
     found = card.flops.get("bf16") or card.flops.get("fp16") or max(card.flops.values(), default=inf)
     return found if found < inf else 1e14
