@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from tonnage.cli.options import in_colour, read_file, terminal_width, whole, write_beside
+from tonnage.cli.options import in_colour, terminal_width, write_beside
+from tonnage.cli.traffic import read_traffic
 from tonnage.errors import InputError
 from tonnage.units import parse_tokens
 from tonnage.workload.trace import FORMATS
@@ -88,7 +88,7 @@ def command(file: str, form: str | None, mapping: str, tpot: float, ttft: float,
     size = parse_tokens(block_tokens, where="--block-tokens") if block_tokens else 0
     if block_tokens and not 1 <= size <= 65_536:
         raise InputError(f"{size} is not between 1 and 65,536", where="--block-tokens")
-    trace = _trace(file, form or "", read_map(mapping), size)
+    trace = read_traffic(file, form or "", read_map(mapping), size)
     speed = Speed(ttft, tpot)
     found = profile(trace, speed=speed, cache_tokens=cache_tokens or LADDER)
     name = "stdin" if file == "-" else Path(file).name
@@ -107,28 +107,3 @@ def command(file: str, form: str | None, mapping: str, tpot: float, ttft: float,
     for path in filter(None, (out, page)):
         click.echo(f"wrote {path}", err=True)
     return 0
-
-
-def _trace(file: str, form: str, given: Any, block_tokens: int) -> Any:
-    """Return what a file or stdin holds.
-
-    Raises InputError: no such file, cut gzip, or nothing in it that can be read.
-    """
-    from tonnage.diagnose.lines import opened
-    from tonnage.workload.traces.read import read_trace
-
-    if file == "-":
-        if sys.stdin is None:
-            raise InputError("stdin is closed", hint="give a file, or pipe one in")
-        with whole("stdin"):
-            return read_trace(opened(sys.stdin.buffer), "stdin", form=form, given=given, block_tokens=block_tokens)
-    path = Path(file)
-    if not path.exists() or path.is_dir():
-        read_file(path)
-    try:
-        raw = path.open("rb")
-    except OSError:
-        read_file(path)
-        raise
-    with whole(file), opened(raw) as stream:
-        return read_trace(stream, file, form=form, given=given, block_tokens=block_tokens)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from tonnage.cli.options import Count, Tokens, in_colour, read_file, terminal_width, whole, write_beside
+from tonnage.cli.options import Count, Tokens, in_colour, read_file, terminal_width, write_beside
+from tonnage.cli.traffic import read_traffic
 from tonnage.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ QUANTITIES = ("ttft", "tpot", "itl", "e2e")
 STATISTICS = ("mean", "p50", "p95", "p99")
 LOOPS = {
     "think": ("users",), "turns": ("users",), "ramp": ("users",), "burstiness": ("rate",), "arrivals": ("rate",), "faster": ("trace",),
+    "mapping": ("trace",),
     "output": ("users", "rate"), "lengths": ("users", "rate"), "systems": ("users", "rate"), "workload": ("users", "rate", "trace"),
 }  # fmt: skip
 """Which loads an option changes."""
@@ -70,6 +72,9 @@ class Asked(msgspec.Struct, frozen=True):
 @click.option("--ramp", type=float, default=0.0, show_default=True, metavar="S", help="Seconds over which users begin; 0: all at once.")
 @click.option(
     "--burstiness", type=float, default=1.0, show_default=True, help="Squared variation of the gaps of an open loop; 1 is Poisson."
+)
+@click.option(
+    "--map", "mapping", default="", metavar="NAME=COLUMN,...", help="Where the trace keeps arrival, prompt, output (see profile)."
 )
 @click.option("--faster", type=float, default=1.0, show_default=True, help="How many times as fast a trace is replayed.")
 @click.option("--slo", multiple=True, metavar="WHAT:STAT:TIME", help="A target, like ttft:p95:1s or tpot:mean:50ms.")
@@ -164,9 +169,12 @@ def _asked(plan: Path, given: dict[str, Any]) -> tuple[Asked, list[float]]:
     if not 0 < given["faster"] < 1e6:
         raise InputError(f"{given['faster']:g} times as fast is none", where="--faster", hint="1 is as recorded")
     if given["trace"] is not None:
+        from tonnage.workload.traces.fields import read_map
         from tonnage.workload.traffic import of_trace
 
-        trace = of_trace(_trace(given["trace"]), faster=given["faster"], most=given["requests"] or 0)
+        trace = of_trace(
+            read_traffic(str(given["trace"]), given=read_map(given["mapping"])), faster=given["faster"], most=given["requests"] or 0
+        )
         by, wanted = "trace", [float(given["faster"])]
     elif given["rate"] is not None:
         by, wanted = "rate", _range(given["rate"], "--rate", whole=False)
@@ -230,19 +238,6 @@ def _workload_file(path: Path | None) -> Any:
     from tonnage.workload.file import WorkloadFile, read_workload
 
     return read_workload(read_file(path).decode("utf-8", "replace"), str(path)) if path is not None else WorkloadFile()
-
-
-def _trace(path: Path) -> Any:
-    from tonnage.diagnose.lines import opened
-    from tonnage.workload.traces.read import read_trace
-
-    try:
-        plain = path.open("rb")
-    except OSError:
-        read_file(path)
-        raise
-    with whole(str(path)), opened(plain) as stream:
-        return read_trace(stream, str(path))
 
 
 def _range(text: str, where: str, *, whole: bool) -> list[float]:

@@ -168,6 +168,23 @@ def checkpoint_bytes(shape: ModelShape) -> int:
     return total
 
 
+def byte_shares(shape: ModelShape) -> tuple[float, float]:
+    """Return the shares of the language model's stored bytes that are experts' and that are the input embedding's.
+
+    By bytes and not by elements: a checkpoint may keep its experts in 4 bits and the rest in 16.
+    """
+    bits = torch_bits(shape.dtype)
+    total = experts = embedding = 0
+    for tensor, module, times in _all_tensors(shape):
+        if tensor.stored and tensor.cls != "vision":
+            scheme = shape.quantisation.scheme(module) if tensor.linear else PLAIN
+            held = _stored(tensor, tensor.rows, tensor.cols, scheme, bits) * tensor.count * max(1, tensor.experts) * times
+            total += held
+            experts += held if tensor.experts else 0
+            embedding += held if tensor in shape.embedding else 0
+    return experts / max(1, total), embedding / max(1, total)
+
+
 Placed = tuple[Tensor, str, int]
 """A tensor, the module path that quantisation knows it by, and how many equal layers have it."""
 

@@ -89,7 +89,7 @@ def _headline(value: dict[str, Any]) -> str:
     off = value["band"]["tpot"]
     low, high = best * (1 - off), best * (1 + off)
     form = ",.0f" if value["load"] == "users" else ",.3g"
-    if best == max(point["load"] for point in value["points"]):
+    if value["stopped"] or best == max(point["load"] for point in value["points"]):
         return f"{best:{form}} {unit} and perhaps more meet {said}: no larger load was tried."
     return f"{best:{form}} {unit} meet {said} ({low:{form}} to {high:{form}})."
 

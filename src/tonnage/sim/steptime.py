@@ -19,6 +19,7 @@ from tonnage.facts.gpu import Card
 from tonnage.facts.shape import KVCache, LatentCache, ModelShape
 from tonnage.facts.speeds import Speeds, efficiency
 from tonnage.memory.kv import ContextCost
+from tonnage.memory.weights import byte_shares
 from tonnage.settings import EngineSettings
 
 EXPERT_SHARE = 0.55
@@ -140,9 +141,9 @@ def step_model(shape: ModelShape, card: Card, settings: EngineSettings, cost: Co
     tp, stages = settings.parallel.tp, settings.parallel.pp
     routed = sum(t.elements for layer in shape.layers for t in layer.tensors if t.experts)
     total = max(1, shape.params_total)
-    expert_share = routed / total
+    expert_share, embedding_share = byte_shares(shape)
     weights = float(weights_bytes * stages)
-    embedding = sum(t.elements for t in shape.embedding) / total * weights if not shape.tied else 0.0
+    embedding = embedding_share * weights if not shape.tied else 0.0
     expert_bytes = expert_share * weights
     dense_bytes = max(0.0, weights - expert_bytes - embedding)
     active_experts = routed * shape.experts_per_token / shape.experts if shape.experts else 0.0

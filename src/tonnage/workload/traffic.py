@@ -138,7 +138,10 @@ def of_trace(trace: Trace, *, faster: float = 1.0, most: int = 0) -> Requests:
     """
     if not trace.prompt_tokens or not trace.output_tokens:
         lacks = "prompts" if not trace.prompt_tokens else "answers"
-        raise InputError(f"the trace does not say how long its {lacks} are", hint="a log with prompt and answer tokens of each request")
+        raise InputError(
+            f"the trace does not say how long its {lacks} are",
+            hint="a log with both of each request; --map prompt=COLUMN,output=COLUMN where it names them otherwise",
+        )
     kept = [
         index for index in range(len(trace.arrival_s)) if trace.prompt_tokens[index] > 0 and trace.output_tokens[index] > 0
     ][: most or None]  # fmt: skip
