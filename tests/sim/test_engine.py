@@ -98,3 +98,17 @@ def test_a_closed_loop_keeps_so_many_in_flight(seed: int) -> None:
         level += 1 if arrives else -1
         assert level <= 5
     assert engine.steps and engine.busy_s == pytest.approx(engine.now)
+
+
+def test_by_priority_who_matters_more_goes_first_and_is_thrown_out_last() -> None:
+    """Lower numbers first, as vLLM orders them; equal ones by arrival."""
+    times: Any = Steps(2)
+    engine = Engine(EngineLimits(400, 16, 2, 256, 500, by_priority=True), times)
+    priority = [1, 1, 2, 0, 1, 0]
+    engine.load([50] * 6, [20] * 6, priority=priority)
+    serve(engine, range(6), [0.0] * 6)
+    assert sorted(range(6), key=lambda index: (engine.admitted_s[index], index)) == [3, 5, 0, 1, 2, 4]  # 4 and 2 together
+    starved = Engine(EngineLimits(24, 16, 3, 256, 500, by_priority=True), times)
+    starved.load([100, 100, 100], [120, 120, 120], priority=[2, 0, 1])
+    serve(starved, range(3), [0.0] * 3)
+    assert starved.preemptions and starved.lost[1] == 0
