@@ -51,6 +51,7 @@ class Asked(msgspec.Struct, frozen=True):
     ramp_s: float = 0.0
     arrivals: Any = "poisson"
     wanted_users: int = 0
+    assumed: tuple[str, ...] = ()
 
 
 @click.command("simulate")
@@ -152,7 +153,7 @@ def _asked(plan: Path, given: dict[str, Any]) -> tuple[Asked, list[float]]:
     context = file.context or load.context_tokens
     output = given["output"] or file.output or load.output_tokens or max(1, context // 8)
     shared = file.shared_prefix or (int(file.prefix_share * context) if file.prefix_share else 0) or load.shared_prefix_tokens
-    from tonnage.workload.traffic import lengths
+    from tonnage.workload.traffic import USUAL_SIGMA, lengths
 
     longest = replica.limits.max_model_len
     if context > longest:
@@ -162,6 +163,11 @@ def _asked(plan: Path, given: dict[str, Any]) -> tuple[Asked, list[float]]:
         )  # fmt: skip
     law = lengths(context, output, p99=file.p99 or load.p99_tokens, shared=shared, longest=longest, spread=given["lengths"])
     law = msgspec.structs.replace(law, systems=given["systems"])
+    assumed = []
+    if not (given["output"] or file.output or load.output_tokens):
+        assumed.append(f"answers of {output:,} tokens are assumed, an eighth of the context: --output says otherwise")
+    if law.sigma == USUAL_SIGMA:
+        assumed.append("how prompts scatter below the p95 is assumed: a p99 in --workload, or --trace, tells")
     targets = tuple([_target(text) for text in given["slo"]] or _targets(file.targets))
     trace = None
     users = (file.users or load.users) * given["replicas"]
@@ -183,6 +189,7 @@ def _asked(plan: Path, given: dict[str, Any]) -> tuple[Asked, list[float]]:
     asked = Asked(
         replica, law, by, given["replicas"], given["router"], given["requests"] or 0, given["burstiness"], given["seed"], targets, trace,
         given["turns"], given["think"], given["ramp"], given["arrivals"], users,
+        () if trace is not None else tuple(assumed),
     )  # fmt: skip
     return asked, wanted
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from tonnage.report.chart import document
 from tonnage.units import counted, gib, size
 
 HOURS_A_MONTH = 730
@@ -151,7 +152,7 @@ def html(title: str, blocks: list[Block]) -> str:
             body.append(
                 "<table><thead>" + _cells("th", head) + "</thead><tbody>" + "".join(_cells("td", row) for row in rows) + "</tbody></table>"
             )
-    return PAGE.format(title=escape(title), body="\n".join(body))
+    return document(title, body, STYLE)
 
 
 def _cells(tag: str, cells: tuple[str, ...]) -> str:
@@ -170,28 +171,9 @@ def _svg(bar: tuple[tuple[str, int], ...]) -> str:
     return f'{drawn}<p class="legend">{" ".join(legend)}</p>'
 
 
-PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #1b1b1b; background: #fff; }}
-h1 {{ font-size: 1.6rem; }} h2 {{ font-size: 1.1rem; margin-top: 2rem; }}
-table {{ border-collapse: collapse; width: 100%; }}
-th, td {{ text-align: left; vertical-align: top; padding: .3rem .6rem .3rem 0; border-bottom: 1px solid #ddd; }}
-svg {{ width: 100%; height: 40px; }}
-.legend span {{ display: inline-block; margin-right: 1rem; }}
-.legend i {{ display: inline-block; width: .8em; height: .8em; margin-right: .3em; }}
-@media print {{
-  body {{ margin: 0; font-size: 11px; }} h2 {{ break-after: avoid; }}
-  table, svg {{ break-inside: avoid; }} * {{ print-color-adjust: exact; }}
-}}
-</style>
-</head>
-<body>
-{body}
-</body>
-</html>
+STYLE = """h2 { margin-top: 2rem; }
+table { border-collapse: collapse; width: 100%; }
+th, td { text-align: left; vertical-align: top; padding: .3rem .6rem .3rem 0; border-bottom: 1px solid #ddd; }
+svg { height: 40px; }
+@media print { table, svg { break-inside: avoid; } }
 """

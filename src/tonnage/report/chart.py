@@ -73,6 +73,11 @@ def figure(heading: str, axis: str, drawn: str) -> list[str]:
     return [f"<h2>{escape(heading)}</h2>", f"<figure><figcaption>{escape(axis)}</figcaption>{drawn}</figure>"]
 
 
+def document(title: str, body: Sequence[str], style: str = "") -> str:
+    """Return a whole page; `style` is what it needs beside what all pages have."""
+    return PAGE.format(title=escape(title), body="\n".join(body), style=style)
+
+
 PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -89,7 +94,7 @@ svg {{ width: 100%; height: auto; }} svg text {{ font: 11px system-ui, sans-seri
 @media print {{
   body {{ margin: 0; font-size: 11px; }} h2 {{ break-after: avoid; }} figure {{ break-inside: avoid; }} * {{ print-color-adjust: exact; }}
 }}
-</style>
+{style}</style>
 </head>
 <body>
 {body}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-from tonnage.report.chart import BLUE, PAGE, YELLOW, Series, bars, curve, figure
+from tonnage.report.chart import BLUE, YELLOW, Series, bars, curve, document, figure
 from tonnage.report.profile_text import headline, lasting, started
 from tonnage.units import counted
 from tonnage.workload.concurrency import Speed, intervals, over_time
@@ -37,7 +37,7 @@ def profile_page(profile: Profile, trace: Trace, source: str, speed: Speed) -> s
         body += figure("Found again", "share of prompt tokens by size of the cache", _hits(profile))
     notes = [*(f"The log lacks {lack}." for lack in profile.lacks), *(f"Note: {remark}." for remark in profile.remarks)]
     body += [f"<p>{escape(note)}</p>" for note in notes]
-    return PAGE.format(title=escape(title), body="\n".join(body))
+    return document(title, body)
 
 
 def _about(profile: Profile) -> str:

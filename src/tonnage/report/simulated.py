@@ -22,7 +22,8 @@ def simulated_value(
     """Return the sweep as JSON holds it."""
     return {
         "schema": "tonnage.simulation/1", "load": asked.by, "model": asked.replica.name, "replicas": asked.replicas,
-        "ranks": asked.replica.ranks, "remarks": list(asked.replica.remarks), "wanted_users": asked.wanted_users, "router": asked.router,
+        "ranks": asked.replica.ranks, "remarks": [*asked.replica.remarks, *asked.assumed],
+        "wanted_users": asked.wanted_users, "router": asked.router,
         "lengths": msgspec.to_builtins(asked.law), "seed": asked.seed, "limits": msgspec.to_builtins(asked.replica.limits),
         "points": msgspec.to_builtins(list(points)), "knee": msgspec.to_builtins(knee) if knee is not None else None,
         "targets": msgspec.to_builtins(list(asked.targets)), "largest_within_targets": best, "band": dict(band),

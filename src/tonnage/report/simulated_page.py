@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from tonnage.report.chart import PAGE, YELLOW, Series, bars, curve, figure, round_up
+from tonnage.report.chart import YELLOW, Series, bars, curve, document, figure, round_up
 from tonnage.report.simulated import simulated_text
 
 
@@ -47,4 +47,4 @@ def simulated_page(value: dict[str, Any]) -> str:
                 Series("waiting", tuple(float(m["waiting"]) for m in moments), YELLOW),
             ]  # fmt: skip
             body += figure(heading, axis, bars(series, clock))
-    return PAGE.format(title=escape(title), body="\n".join(body))
+    return document(title, body)
