@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from itertools import islice
 
 from tonnage.diagnose.lines import Line, parsed
 from tonnage.diagnose.measures import measure
@@ -197,8 +196,3 @@ def memory_words(text: str) -> dict[str, str]:
     if own is not None and others > max(float(own[1]) / (1 if own[2] == "G" else 1024), 0.25 * float(match[3])):
         words |= {"held": f"{others:.2f}", "free": f"{float(match[3]) - others:.2f}", "total": match[3], "device": f"GPU {match[2]}"}
     return words
-
-
-def first_lines(lines: Iterable[tuple[int, str]], count: int) -> list[tuple[int, str]]:
-    """Return the first lines, to see what a file is."""
-    return list(islice(lines, count))

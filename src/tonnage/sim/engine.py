@@ -13,7 +13,8 @@ The scheduler (reference: vLLM V1, simulation physics section 3): running first,
 queue, head first, while fewer than `max_num_seqs` run and nothing was preempted in this step, and only where the whole prompt fits;
 the last running one is preempted to the front of the queue and computes prompt and answer again.
 
-Its many lines are one module, and its loop one function, since a call a step would cost more than the step.
+Its many lines are one class, whose counts (context, private tokens, residues, blocks, queue) change together in every event: a split
+would hand them around. What does not touch them is elsewhere: the cache in `blocks`, step times in `steptime`, the fast loop in `serve`.
 """
 
 from __future__ import annotations
@@ -88,7 +89,6 @@ class Engine:
         self.hit_tokens = 0
         self.looked_tokens = 0
         self.preemptions = 0
-        self.most_used = 0
         self.most_tokens = 0
         self.most_decoding = 0
         self.stopped_s: dict[int, float] = {}
@@ -488,7 +488,6 @@ class Engine:
     def sample(self) -> None:
         """Note the time, the blocks in use, who runs and who waits, and the preemptions so far."""
         used = self.used_blocks()
-        self.most_used = max(self.most_used, used)
         self.timeline.append((self.now, used, self.running, len(self.waiting), self.preemptions))
         self.next_sample = self.now + self.timeline_s
 

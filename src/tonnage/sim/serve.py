@@ -214,9 +214,8 @@ def serve(engine: Engine, order: Sequence[int], arrival_s: Sequence[float], in_f
                     if in_flight and len(finished) > was and sent < last:
                         closed = min(len(finished) - was, last - sent)
                     continue
-                plain = False
-            if not plain and not count:
-                break
+                if not count:
+                    break
         elif not count:
             break
         # -- decode steps until something happens -----------------------------------------------------------------

@@ -36,14 +36,6 @@ def read_script(source: Source) -> list[Server]:
     return found
 
 
-def read_words_of_command(words: list[str]) -> tuple[Source, list[Server]]:
-    """Return the servers that the words of a command line start; places count along the words joined by blanks."""
-    from shlex import join
-
-    source = Source("command", join(words))
-    return source, read_script(source)
-
-
 def _server(source: Source, statement: Statement, depth: int = 0) -> Server | None:
     words = statement.words
     name = words[0].text.rsplit("/", 1)[-1]

@@ -29,6 +29,7 @@ FORMS = ("docker", "compose", "pod")
 ENGINES = ("vllm", "sglang")
 HOMES = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "TRANSFORMERS_CACHE", "XDG_CACHE_HOME")
 DEFAULT = "/root/.cache/huggingface"
+"""Where the hub's client keeps models inside the engines' images, which run as root unless told otherwise."""
 
 
 def check(case: Case) -> Iterator[Problem]:

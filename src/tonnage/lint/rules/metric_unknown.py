@@ -29,7 +29,6 @@ from tonnage.lint.server import Bundle
 
 ID = "metric-unknown"
 SEVERITY = "error"
-ABOUT = "bundle"
 
 
 def check_bundle(bundle: Bundle, context: Context) -> Iterator[Problem]:
