@@ -110,3 +110,9 @@ def test_data_parallel_ranks_are_engines_each(run: Run, tmp_path: Path) -> None:
         run("plan", "qwen3-8b", "--gpu", "h100", "--users", "16", "--context", "4k", "--dp", ranks, "--out", path)
         tokens.append(simulated(run, path, "--users", "256", "--requests", "600")[1]["points"][0]["output_tokens_per_s"])
     assert 1.6 < tokens[1] / tokens[0] < 2.2
+
+
+def test_a_largest_load_that_nobody_looked_beyond_counts_no_replicas(run: Run, plan: Path) -> None:
+    """It says that more may fit, and what to try."""
+    code, out, _ = run("simulate", plan, "--users", "1,2", "--requests", "20", "--slo", "ttft:p95:60s")
+    assert code == 0 and "perhaps more" in out and "--users 2..8" in out and "replicas of this" not in out

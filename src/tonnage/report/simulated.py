@@ -90,9 +90,14 @@ def _headline(value: dict[str, Any]) -> str:
     off = value["band"]["tpot"]
     low, high = best * (1 - off), best * (1 + off)
     form = ",.0f" if value["load"] == "users" else ",.3g"
-    if value["stopped"] or best == max(point["load"] for point in value["points"]):
+    if _open_ended(value):
         return f"{best:{form}} {unit} and perhaps more meet {said}: no larger load was tried."
     return f"{best:{form}} {unit} meet {said} ({low:{form}} to {high:{form}})."
+
+
+def _open_ended(value: dict[str, Any]) -> bool:
+    """Return whether the largest load that was tried met the targets: where they are missed is not known."""
+    return value["stopped"] or value["largest_within_targets"] == max(point["load"] for point in value["points"])
 
 
 def _about(value: dict[str, Any]) -> str:
@@ -155,6 +160,8 @@ def _next(value: dict[str, Any]) -> str:
         return "next: tonnage render writes its manifests" if best is not None else "next: try more of it: --replicas N, or a larger card"
     if best is None:
         return "next: shorter prompts, faster cards or more of them a replica; the smallest load tried misses them already"
+    if _open_ended(value):
+        return f"next: larger loads find where it ends: --{value['load']} {best:g}..{4 * best:g}"
     wanted = value["wanted_users"] if value["load"] == "users" else max(point["load"] for point in value["points"])
     need = max(1, ceil(wanted * value["replicas"] / best))
     return f"next: {wanted:g} {unit} take {counted(need, 'replica')} of this; tonnage render writes their manifests"
