@@ -97,7 +97,7 @@ def _headline(value: dict[str, Any]) -> str:
 
 def _open_ended(value: dict[str, Any]) -> bool:
     """Return whether the largest load that was tried met the targets: where they are missed is not known."""
-    return value["stopped"] or value["largest_within_targets"] == max(point["load"] for point in value["points"])
+    return bool(value["stopped"]) or bool(value["largest_within_targets"] == max(point["load"] for point in value["points"]))
 
 
 def _about(value: dict[str, Any]) -> str:
